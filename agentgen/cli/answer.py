@@ -1,0 +1,32 @@
+"""The one JSON object of `--json`: on stdout, alone, and readable by every JSON parser."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Returns whether a command line asks for JSON, also one that cannot be taken apart."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def answer(value: Mapping[str, object]) -> None:
+    """Writes the answer of a command. Not-a-number and infinity, which JSON has not, become null."""
+    json.dump(_finite(value), sys.stdout, allow_nan=False, ensure_ascii=False, indent=2)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in cast("Sequence[object]", value)]
+    return value

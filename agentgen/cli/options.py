@@ -1,0 +1,37 @@
+"""Options that several commands share, with their help. No pydantic here: the choices are those of `records`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+LanguageName = Literal["triton", "cuda", "cpp"]
+ArithmeticName = Literal["fp32", "tf32", "fp16", "bf16"]
+EffortName = Literal["quick", "full"]
+
+Languages = Annotated[
+    tuple[LanguageName, ...],
+    Parameter(
+        name="--language",
+        negative="",
+        show_default=False,
+        help="Language to write in; may be given several times. [default: triton and cuda on a GPU, cpp on a CPU]",
+    ),
+]
+LanguageOption = Annotated[LanguageName | None, Parameter(help="Of the candidate. [default: guessed from its text]")]
+Models = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--model",
+        negative="",
+        show_default=False,
+        help="A server's name for a model, `recorded`, `mailbox` or `mailbox:DIR`; may be given several times.",
+    ),
+]
+Device = Annotated[str | None, Parameter(help="auto, cpu or cuda:N. [default: auto, a GPU if there is one]")]
+ArithmeticOption = Annotated[
+    ArithmeticName | None,
+    Parameter(help="What kernels may compute in; decides error gate and baselines. [default: the problem's own]"),
+]
+Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print exactly one JSON object on stdout.")]

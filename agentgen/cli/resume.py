@@ -1,0 +1,22 @@
+"""`agentgen resume`: a run that waits for answers or its device, or was stopped, goes on where it was."""
+
+from __future__ import annotations
+
+from agentgen import config, wiring
+from agentgen.cli.options import Json
+from agentgen.cli.solve import carry_out
+from agentgen.config import Layer
+
+
+def resume(run: str, /, *, json: Json = False) -> int:
+    """Go on with a run.
+
+    A run keeps its problem, device, languages and models; a finished one is only shown again.
+
+    Args:
+        run: Id of a run, or `latest`.
+    """
+    settings = config.here(Layer())
+    with wiring.ledger(settings) as ledger:
+        known = ledger.run(run)
+        return carry_out(known, settings, ledger, wiring.open_models(settings, known), as_json=json)

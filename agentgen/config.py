@@ -1,0 +1,209 @@
+"""Settings: frozen, merged once, lowest first: defaults, `agentgen.toml`, environment, flags.
+
+The only place on the orchestrator's side that reads the environment. A layer is optional everywhere (None: inherit);
+`Settings` is complete, and is all that anybody else sees.
+
+    agentgen.toml, in the working folder or the nearest parent that has one:
+        [agentgen]
+        model = ["gpt-oss-120b"]            # or "recorded", "mailbox", "mailbox:DIR"
+        base_url = "http://localhost:8000/v1"
+        store = "postgresql+psycopg://…"    # any SQLAlchemy URL
+        problems = "my-problems"            # relative to the file
+        device = "cuda:1"
+        languages = ["triton"]
+        arithmetic = "fp32"
+        rounds = 3
+        effort = "full"
+
+    AGENTGEN_STORE  AGENTGEN_BASE_URL  AGENTGEN_MODEL  AGENTGEN_PROBLEMS  OPENAI_API_KEY
+
+Imports no pydantic: `agentgen --help` would pay for it. A key belongs into the environment, never into a file.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, cast
+
+from agentgen.errors import BadConfig
+
+FILE = "agentgen.toml"
+PACKAGE = Path(__file__).resolve().parent
+
+LANGUAGES = ("triton", "cuda", "cpp")
+ARITHMETICS = ("fp32", "tf32", "fp16", "bf16")
+EFFORTS = ("quick", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one source says; None: nothing. The field names are the keys of `agentgen.toml`."""
+
+    model: tuple[str, ...] | None = None
+    base_url: str | None = None
+    store: str | None = None
+    problems: Path | None = None
+    device: str | None = None
+    languages: tuple[str, ...] | None = None
+    arithmetic: str | None = None
+    rounds: int | None = None
+    effort: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a command needs to know, resolved."""
+
+    results: Path
+    """Folder of the run database (unless `store` says otherwise) and of `runs/`."""
+    store: str
+    """SQLAlchemy URL."""
+    problems: Path
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    model: tuple[str, ...] = ()
+    """Empty: nothing was said; see `wiring.chosen_models`."""
+    device: str = "auto"
+    languages: tuple[str, ...] = ()
+    """Empty: those that suit the device."""
+    arithmetic: str | None = None
+    """None: the problem's own."""
+    rounds: int | None = None
+    """None: as `effort` says."""
+    effort: str = "quick"
+
+
+def here(flags: Layer) -> Settings:
+    """Returns the settings of this process: see `load`."""
+    return load(flags, os.environ, Path.cwd())
+
+
+def load(flags: Layer, environment: Mapping[str, str], folder: Path) -> Settings:
+    """Returns the settings of a command started in `folder`.
+
+    Raises:
+        BadConfig: a file cannot be read, or a key or value in it, in the environment or in a flag cannot be used.
+    """
+    said = Layer()
+    for layer in (_from_file(folder), _from_environment(environment, folder), flags):
+        said = replace(
+            said, **{item.name: value for item in fields(Layer) if (value := getattr(layer, item.name)) is not None}
+        )
+    if said.rounds is not None and said.rounds < 1:
+        raise BadConfig(f"rounds is {said.rounds}; a run has at least 1 round")
+    root = repository()
+    results = (root if root and folder.resolve().is_relative_to(root) else folder) / "results"
+    return Settings(
+        results=results,
+        store=said.store or f"sqlite:///{results / 'agentgen.db'}",
+        problems=said.problems or (root / "problems" if root else PACKAGE / "problems"),
+        base_url=said.base_url,
+        api_key=environment.get("OPENAI_API_KEY") or None,
+        model=said.model or (),
+        device=said.device or "auto",
+        languages=said.languages or (),
+        arithmetic=said.arithmetic,
+        rounds=said.rounds,
+        effort=said.effort or "quick",
+    )
+
+
+def repository() -> Path | None:
+    """Returns the root of the checkout this package runs from; None where it was installed as a copy."""
+    root = PACKAGE.parent
+    return root if (root / "pyproject.toml").is_file() and (root / "problems").is_dir() else None
+
+
+def _from_environment(environment: Mapping[str, str], folder: Path) -> Layer:
+    """An empty variable counts as unset, as shells cannot unset one for a single command."""
+    model, problems = environment.get("AGENTGEN_MODEL"), environment.get("AGENTGEN_PROBLEMS")
+    return Layer(
+        model=(model,) if model else None,
+        base_url=environment.get("AGENTGEN_BASE_URL") or None,
+        store=environment.get("AGENTGEN_STORE") or None,
+        problems=folder / problems if problems else None,
+    )
+
+
+def _from_file(folder: Path) -> Layer:
+    file = next((path for parent in (folder, *folder.parents) if (path := parent / FILE).is_file()), None)
+    if file is None:
+        return Layer()
+    try:
+        document = tomllib.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadConfig(f"{file}: {error}") from error
+    table = document.pop("agentgen", {})
+    if document or not isinstance(table, dict):
+        raise BadConfig(f"{file}: only a table [agentgen] is understood, not {sorted(document) or 'a value'}")
+    return Layer(**{key: _value(file, key, value) for key, value in cast("dict[str, object]", table).items()})
+
+
+def _value(file: Path, key: str, value: object) -> Any:
+    """Returns a value of the file as `Layer` holds it.
+
+    Raises:
+        BadConfig: with file and key.
+    """
+    if key == "api_key":
+        raise BadConfig(f"{file}: api_key: a key belongs into the environment (OPENAI_API_KEY), not into a file")
+    if key not in _READERS:
+        near = get_close_matches(key, _READERS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(_READERS)}"
+        raise BadConfig(f"{file}: unknown key {key}; {hint}")
+    try:
+        return _READERS[key](file, value)
+    except ValueError as error:
+        raise BadConfig(f"{file}: {key} = {value!r}: {error}") from error
+
+
+def _text(_file: Path, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be a text")
+    return value
+
+
+def _texts(file: Path, value: object) -> tuple[str, ...]:
+    items = cast("list[object]", value) if isinstance(value, list) else [value]
+    return tuple(_text(file, item) for item in items)
+
+
+def _path(file: Path, value: object) -> Path:
+    return file.parent / Path(_text(file, value)).expanduser()
+
+
+def _count(_file: Path, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError("must be a whole number")
+    return value
+
+
+def _among(*known: str) -> Callable[[Path, object], str]:
+    def read(file: Path, value: object) -> str:
+        if (text := _text(file, value)) not in known:
+            raise ValueError(f"must be one of {', '.join(known)}")
+        return text
+
+    return read
+
+
+def _languages(file: Path, value: object) -> tuple[str, ...]:
+    return tuple(_among(*LANGUAGES)(file, text) for text in _texts(file, value))
+
+
+_READERS: dict[str, Callable[[Path, object], object]] = {
+    "model": _texts,
+    "base_url": _text,
+    "store": _text,
+    "problems": _path,
+    "device": _text,
+    "languages": _languages,
+    "arithmetic": _among(*ARITHMETICS),
+    "rounds": _count,
+    "effort": _among(*EFFORTS),
+}

@@ -1,0 +1,96 @@
+"""Every exception of agentgen. A failing kernel is a value (`records.trial.Outcome`); a failing machine raises.
+
+AgentgenError
+├── BadInput             what the user gave cannot be used: one line, exit 2
+│   ├── UnknownProblem
+│   └── BadConfig
+├── MachineFailure       this machine, not the candidate, is at fault: retried or reported, exit 2
+│   ├── DeviceNotFound
+│   ├── DeviceLost
+│   ├── SandboxUnavailable
+│   ├── JudgeDied
+│   └── StoreUnavailable
+├── ReferenceInvalid     the problem's own reference does not run or contradicts itself, exit 2
+├── ProtocolError        a peer on a socket sent what is no message
+│   └── PeerClosed       it closed the socket, or died
+└── ModelFailure         no answer from a language model
+    ├── NothingRecorded  the recording has no reply for this request: the branch ends
+    ├── ReplyPending     the mailbox waits for an answer: exit 75
+    └── ModelUnavailable refused, unreachable or cut off after the retries
+
+Each message says what happened and what to do.
+"""
+
+from __future__ import annotations
+
+
+class AgentgenError(Exception):
+    """Base of all; `exit_code` is what the command line ends with."""
+
+    exit_code = 2
+
+
+class BadInput(AgentgenError):
+    """What the user gave cannot be used."""
+
+
+class UnknownProblem(BadInput):
+    """No problem has that name."""
+
+
+class BadConfig(BadInput):
+    """A setting is unknown or has a value that cannot be used."""
+
+
+class MachineFailure(AgentgenError):
+    """This machine is at fault; never held against a candidate."""
+
+
+class DeviceNotFound(MachineFailure):
+    """The device asked for is not on this machine."""
+
+
+class DeviceLost(MachineFailure):
+    """The device stopped answering the judge itself."""
+
+
+class SandboxUnavailable(MachineFailure):
+    """No guest could be started."""
+
+
+class JudgeDied(MachineFailure):
+    """The judge process ended without an answer."""
+
+
+class StoreUnavailable(MachineFailure):
+    """The run database cannot be opened or written."""
+
+
+class ReferenceInvalid(AgentgenError):
+    """The problem's reference does not run, or two runs of it differ."""
+
+
+class ProtocolError(AgentgenError):
+    """A peer on a socket closed, stalled or sent something that is no message."""
+
+
+class PeerClosed(ProtocolError):
+    """A peer closed its socket, or died."""
+
+
+class ModelFailure(AgentgenError):
+    """No usable answer from a language model."""
+
+
+class NothingRecorded(ModelFailure):
+    """The recording has no reply for this request."""
+
+
+class ReplyPending(ModelFailure):
+    """The request is in the mailbox and nobody has answered it yet."""
+
+    exit_code = 75
+
+
+class ModelUnavailable(ModelFailure):
+    """The model's server refused, could not be reached, or broke off, after all retries."""

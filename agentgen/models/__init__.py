@@ -1,0 +1,1 @@
+"""Language models behind one protocol: an OpenAI-compatible server, a recording, a mailbox."""

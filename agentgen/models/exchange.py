@@ -1,0 +1,204 @@
+"""One exchange with a model as two Markdown files, shared by the mailbox and the recordings.
+
+`<role>-<target>-<id>.request.md` holds a request: front matter, how to answer, the system text, the prompt. A person
+who has no other document can answer it by writing `<role>-<target>-<id>.reply.md` beside it.
+
+The two texts of a request may hold anything, also fences, `---` and headings that look like ours. So the front matter
+says how many lines the system text has, and nothing is searched for in the texts.
+
+Not covered: a reply that is still being written is read as far as it goes (`mailbox` waits for the file to rest).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+from pydantic import ValidationError
+
+from agentgen.errors import BadInput
+from agentgen.records.base import Record
+from agentgen.records.chat import ChatReply, ChatRequest
+
+_HOW_TO_ANSWER: Final = """\
+> **How to answer.** Write your reply, as plain text exactly as a chat model would say it, into the file
+> `{reply}` beside this one. The two sections below are all you need to know.
+> If you like, start the reply with front matter (between two lines of `---`) that has any of
+> `model`, `input_tokens`, `output_tokens`, `cost_usd`; without it the whole file is the reply.
+"""
+_SYSTEM_HEADING: Final = "\n# System\n\n"
+_PROMPT_HEADING: Final = "\n\n# Prompt\n\n"
+_FENCE: Final = "---"
+_PLACE: Final = ("role", "problem", "target", "parent", "attempt")
+
+
+class ReplyHeader(Record):
+    """Front matter of a reply file; every field may be left out."""
+
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+def request_path(folder: Path, request: ChatRequest) -> Path:
+    """Returns where `request` lies in `folder`."""
+    return folder / f"{_stem(request)}.request.md"
+
+
+def reply_path(folder: Path, request: ChatRequest) -> Path:
+    """Returns where the reply to `request` is looked for in `folder`."""
+    return folder / f"{_stem(request)}.reply.md"
+
+
+def format_request(request: ChatRequest) -> str:
+    """Returns the text of a request file."""
+    place = request.model_dump(mode="json", include=set(_PLACE))
+    header = {key: place[key] for key in _PLACE} | {
+        "id": request.id,
+        "system_lines": request.system.count("\n") + 1,
+    }
+    front = yaml.safe_dump(header, sort_keys=False, width=10_000)
+    how = _HOW_TO_ANSWER.format(reply=f"{_stem(request)}.reply.md")
+    return f"{_FENCE}\n{front}{_FENCE}\n\n{how}{_SYSTEM_HEADING}{request.system}{_PROMPT_HEADING}{request.prompt}\n"
+
+
+def parse_request(text: str, source: str) -> ChatRequest:
+    """Returns the request that `format_request` wrote as `text`.
+
+    Args:
+        text: the file's content, line ends untouched.
+        source: name of the file, for messages.
+
+    Raises:
+        BadInput: the text is no request, or its id is not that of its place in the tree.
+    """
+    header, body = _split_front_matter(text)
+    if header is None:
+        raise BadInput(f"{source} is no request: it does not start with front matter")
+    _, found, sections = body.partition(_SYSTEM_HEADING)
+    lines = sections.split("\n")
+    count = header.pop("system_lines", None)
+    claimed_id = header.pop("id", None)
+    if not found or not isinstance(count, int) or not 1 <= count <= len(lines):
+        raise BadInput(f"{source} is no request: `system_lines` and the section `# System` do not fit")
+    system = "\n".join(lines[:count])
+    rest = sections[len(system) :]
+    if not rest.startswith(_PROMPT_HEADING) or not rest.endswith("\n"):
+        raise BadInput(f"{source} is no request: the section `# Prompt` is missing or does not end with a line end")
+    prompt = rest[len(_PROMPT_HEADING) : -1]
+    try:
+        request = ChatRequest.model_validate({**header, "system": system, "prompt": prompt})
+    except ValidationError as error:
+        raise BadInput(f"{source} is no request: {_first_fault(error)}") from error
+    if claimed_id != request.id:
+        raise BadInput(f"{source} was changed: its id is {claimed_id}, its front matter makes {request.id}")
+    return request
+
+
+def read_request(path: Path) -> ChatRequest:
+    """Returns the request in a file; see `parse_request`.
+
+    Raises:
+        BadInput: also when the file cannot be read or is not UTF-8.
+    """
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read the request {path}: {error}") from error
+    return parse_request(text, str(path))
+
+
+def write_request(folder: Path, request: ChatRequest) -> Path:
+    """Writes the request file unless there is one, and returns its path. Makes the folder.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+    """
+    path = request_path(folder, request)
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_whole(path, format_request(request))
+    return path
+
+
+def parse_reply(text: str, source: str, default_model: str) -> ChatReply:
+    """Returns the reply that a reply file holds.
+
+    Only a mapping of nothing but the fields of `ReplyHeader`, at the very top, is front matter: a reply may well
+    start with a horizontal rule.
+
+    Raises:
+        BadInput: a field of the front matter has an impossible value.
+    """
+    mapping, body = _split_front_matter(text)
+    if not mapping or not mapping.keys() <= ReplyHeader.model_fields.keys():
+        return ChatReply(text=text, model=default_model)
+    try:
+        header = ReplyHeader.model_validate(mapping)
+    except ValidationError as error:
+        raise BadInput(f"front matter of {source}: {_first_fault(error)}") from error
+    return ChatReply(
+        text=body,
+        model=header.model or default_model,
+        input_tokens=header.input_tokens,
+        output_tokens=header.output_tokens,
+        cost_usd=header.cost_usd,
+    )
+
+
+def read_reply(path: Path, default_model: str) -> ChatReply | None:
+    """Returns the reply in a file; None where there is no file or nothing in it.
+
+    Bytes that are no UTF-8 are replaced, a byte order mark is dropped: people's editors differ.
+
+    Raises:
+        BadInput: the front matter has an impossible value.
+        OSError: the file is there and cannot be read.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig", errors="replace")
+    except FileNotFoundError:
+        return None
+    return parse_reply(text, str(path), default_model) if text.strip() else None
+
+
+def _stem(request: ChatRequest) -> str:
+    target = re.sub(r"[^A-Za-z0-9_+-]", "_", request.target)  # a target may not lead out of the folder
+    return f"{request.role.value}-{target}-{request.id}"
+
+
+def _split_front_matter(text: str) -> tuple[dict[str, Any] | None, str]:
+    """Returns the mapping between the first line `---` and the next one, and what follows; None where none is."""
+    match = re.match(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    if match is None:
+        return None, text
+    try:
+        loaded: object = yaml.safe_load(match[1])
+    except yaml.YAMLError:
+        return None, text
+    if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in cast(dict[object, object], loaded)):
+        return None, text
+    return cast(dict[str, Any], loaded), text[match.end() :]
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    return f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Writes all of `text` or nothing. Not with `tempfile`: its files are private, and another user may answer."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

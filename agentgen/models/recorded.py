@@ -1,0 +1,95 @@
+"""Replies that were given before: what they say is fixed, everything measured of it is live.
+
+A recording is a folder of exchanges as the mailbox leaves them, with a `provenance.yaml` that says who answered, when:
+
+    model: large language model, through the mailbox
+    date: 2026-11-21
+    runs: [20261121-conv2d-cpp]
+    note: As they came.
+
+A reply is found by role, problem, target, parent and attempt, never by the words of the prompt.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import yaml
+from pydantic import ValidationError
+
+from agentgen.errors import BadInput, ModelUnavailable, NothingRecorded
+from agentgen.models.exchange import read_reply, reply_path
+from agentgen.records.base import Record
+from agentgen.records.chat import ChatReply, ChatRequest
+
+_GO_LIVE: Final = "for a live model set OPENAI_API_KEY or AGENTGEN_BASE_URL and give --model"
+
+
+class Provenance(Record):
+    """Where a recording comes from."""
+
+    model: str
+    date: date
+    runs: tuple[str, ...] = ()
+    """Ids of the runs whose requests were answered."""
+    note: str = ""
+
+
+class RecordedModel:
+    """Answers from a recording."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens a recording.
+
+        Raises:
+            NothingRecorded: there is none; says how to get a live model.
+            BadInput: its `provenance.yaml` cannot be used.
+        """
+        if not folder.is_dir():
+            raise NothingRecorded(f"no replies are recorded at {folder}; {_GO_LIVE}")
+        self.folder = folder
+        self.provenance = _read_provenance(folder / "provenance.yaml")
+
+    @property
+    def name(self) -> str:
+        """For example `recorded (large language model, through the mailbox, 2026-11-21)`."""
+        return self._recorded(self.provenance.model)
+
+    def ask(self, request: ChatRequest) -> ChatReply:
+        """Returns the recorded reply; it costs nothing (again).
+
+        Raises:
+            NothingRecorded: says for what; the branch ends.
+            ModelUnavailable: the reply's file cannot be used.
+        """
+        path = reply_path(self.folder, request)
+        try:
+            reply = read_reply(path, self.provenance.model)
+        except (OSError, BadInput) as error:
+            raise ModelUnavailable(f"the recorded reply {path} cannot be used: {error}") from error
+        if reply is None:
+            again = f", attempt {request.attempt}" if request.attempt else ""
+            raise NothingRecorded(
+                f"no {request.role.value} reply in {request.target} is recorded for parent {request.parent} "
+                f"of {request.problem}{again}; {_GO_LIVE}"
+            )
+        return reply.model_copy(update={"model": self._recorded(reply.model), "cost_usd": 0.0})
+
+    def _recorded(self, model: str) -> str:
+        return f"recorded ({model}, {self.provenance.date.isoformat()})"
+
+
+def _read_provenance(path: Path) -> Provenance:
+    try:
+        loaded: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return Provenance.model_validate(loaded)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInput(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(part) for part in fault['loc']) or 'file'}: {fault['msg']}"
+            for fault in error.errors(include_url=False)
+        )
+        raise BadInput(f"{path}: {faults}") from error

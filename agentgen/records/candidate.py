@@ -1,0 +1,41 @@
+"""Candidate: one kernel's source."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+
+from agentgen.records.base import Record, content_hash
+from agentgen.records.problem import DeviceType
+
+
+class Language(StrEnum):
+    """What a candidate's kernels are written in. Every candidate is one Python file defining `ModelNew`."""
+
+    TRITON = "triton"
+    CUDA = "cuda"
+    CPP = "cpp"
+
+
+DEFAULT_LANGUAGES: dict[DeviceType, tuple[Language, ...]] = {
+    "cuda": (Language.TRITON, Language.CUDA),
+    "cpu": (Language.CPP,),
+}
+
+
+class Candidate(Record):
+    """One Python file that defines `ModelNew`, with the way it came about."""
+
+    source: str
+    language: Language
+    idea: str | None = None
+    """The idea it implements; None for a file given by the user."""
+    parent: str | None = None
+    """The candidate it was made from: the idea's parent, or, for a repair, the failing candidate."""
+    repair: int = 0
+    """How many repairs lie between the first implementation of the idea and this one."""
+
+    @cached_property
+    def id(self) -> str:
+        """Content hash of source, language and idea: the same code for another idea is another candidate."""
+        return content_hash("candidate", self.source, self.language.value, self.idea)

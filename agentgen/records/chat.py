@@ -1,0 +1,54 @@
+"""One exchange with a language model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+
+from agentgen.records.base import Record, content_hash
+
+
+class Role(StrEnum):
+    """What a request asks for."""
+
+    IDEAS = "ideas"
+    WRITE = "write"
+    REPAIR = "repair"
+
+
+class ChatRequest(Record):
+    """Everything a model is told. The text needs no other document.
+
+    `role`, `target` and `parent` are what a recorded reply is found by.
+    """
+
+    role: Role
+    problem: str
+    target: str
+    """The language to write in; for ideas, which come before any language, the device type."""
+    parent: str
+    """Content hash of what the answer builds on: root or candidate (ideas), idea (write), failed candidate (repair)."""
+    system: str
+    prompt: str
+    attempt: int = 0
+    """Counts the times the same thing was asked because the answer was of no use."""
+
+    @cached_property
+    def id(self) -> str:
+        """Hash of the place in the tree, not of the words: a prompt may hold times, which differ in every run."""
+        return content_hash("request", self.role.value, self.problem, self.target, self.parent, self.attempt)
+
+
+class ChatReply(Record):
+    """What the model said, as it came."""
+
+    text: str
+    model: str
+    """Who answered, as the ledger and the leaderboard name it."""
+    reasoning: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    """None: price not known. Never 0 for that."""
+    seconds: float | None = None
+    finish_reason: str | None = None

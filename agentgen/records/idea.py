@@ -1,0 +1,38 @@
+"""Idea: an optimisation in plain words, before any code. First-class: it survives the failure of its code."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+
+from pydantic import Field
+
+from agentgen.records.base import Record, content_hash
+
+
+class Category(StrEnum):
+    """What kind of optimisation an idea is (the six of Stanford's kernel search)."""
+
+    MEMORY_ACCESS = "memory access"
+    ASYNCHRONY = "asynchrony and latency hiding"
+    PRECISION = "data type and precision"
+    COMPUTE = "compute and instructions"
+    PARALLELISM = "parallelism and occupancy"
+    CONTROL_FLOW = "control flow and loops"
+
+
+class Idea(Record):
+    """One optimisation idea. Its identity is its words and its parent, not the run it came from."""
+
+    parent: str
+    """Content hash of the candidate it improves on, or of the problem's root."""
+    category: Category
+    title: str = Field(min_length=3, max_length=200)
+    reasoning: str = Field(min_length=1)
+    predicted_speedup: float | None = Field(default=None, gt=0)
+    """Over its parent, as the model predicts before anything is written."""
+
+    @cached_property
+    def id(self) -> str:
+        """Content hash."""
+        return content_hash("idea", self.parent, self.category.value, self.title, self.reasoning)

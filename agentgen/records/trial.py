@@ -1,0 +1,150 @@
+"""Trial: what one evaluation of one candidate found, with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from agentgen.records.base import Record
+from agentgen.records.machine import Machine
+from agentgen.records.problem import Arithmetic
+
+
+class Outcome(StrEnum):
+    """How a trial ended. A failing machine is no outcome: it raises."""
+
+    PASSED = "PASSED"
+    SCREENED_OUT = "SCREENED_OUT"
+    BUILD_FAILED = "BUILD_FAILED"
+    CRASHED = "CRASHED"
+    TIMED_OUT = "TIMED_OUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    WRONG_SHAPE = "WRONG_SHAPE"
+    WRONG_DTYPE = "WRONG_DTYPE"
+    WRONG_VALUES = "WRONG_VALUES"
+    NONDETERMINISTIC = "NONDETERMINISTIC"
+    CHEATED = "CHEATED"
+    NOT_RUN = "NOT_RUN"
+    """Compiled only: CUDA without a GPU."""
+
+
+class Check(Record):
+    """One thing that was looked at, and what was seen."""
+
+    name: str
+    passed: bool
+    evidence: str
+
+
+class Accuracy(Record):
+    """Error against the float64 oracle, pooled over the draws of one value family at one workload."""
+
+    workload: str
+    family: str
+    draws: int
+    relative_l2: float | None
+    """||out - oracle|| / ||oracle||; None where the oracle is zero as a whole or the output is not finite."""
+    gate: float
+    torch_relative_l2: float | None
+    """Of torch itself in the same arithmetic."""
+    worst_element: float | None
+    """Largest |out - oracle| over what the element gate allows; 1 is the limit."""
+    gated: bool = True
+    """False where one ulp of the inputs moves the oracle by more than 1e-2: reported only."""
+
+
+class Clock(StrEnum):
+    """Whose hands a time comes from. Both belong to the judge."""
+
+    GATE = "gate"
+    """GPU: the judge opens a gate kernel and watches a word that a mark kernel sets behind the calls."""
+    WALL = "wall"
+    """CPU: from the judge's command to the guest's answer."""
+
+
+class Timing(Record):
+    """Cold-cache time of one call at `main`, by the judge's clock."""
+
+    clock: Clock
+    median_us: float = Field(gt=0)
+    low_us: float
+    high_us: float
+    """Quartiles over the windows."""
+    calls_per_window: int
+    windows: int
+    guests: int
+    """Fresh guests that were measured."""
+    copy_us: float
+    """Time to copy one output to the judge, measured by itself and already taken off `median_us`."""
+    guest_clock_us: float | None = None
+    """The guest's own figure for the same windows: a claim, compared with ours, never used. None: no second clock."""
+
+
+class Speedup(Record):
+    """Baseline time over candidate time: the median of ratios of neighbouring windows, with a bootstrap interval."""
+
+    baseline: str
+    baseline_us: float
+    ratio: float = Field(gt=0)
+    low: float
+    high: float
+    """95% interval of the median (Efron 1979, percentile method)."""
+    faster: bool
+    """`low` lies above the margin by which identical kernels in different processes were seen to differ."""
+
+
+class BuildReport(Record):
+    """What a compiler said of one kernel."""
+
+    kernel: str
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int | None = None
+
+
+Stage = Literal["start", "build", "check", "audit", "time"]
+
+
+class Trial(Record):
+    """What one evaluation found. Only a PASSED trial may carry a timing; what was not measured is None."""
+
+    candidate: str
+    problem: str
+    arithmetic: Arithmetic
+    machine: Machine
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    accuracy: tuple[Accuracy, ...] = ()
+    build: tuple[BuildReport, ...] = ()
+    timing: Timing | None = None
+    speedups: tuple[Speedup, ...] = ()
+    """One per baseline, the fastest baseline first."""
+    roofline_fraction: float | None = None
+    seconds: Mapping[Stage, float] = {}
+    log: str = ""
+    """Tail of the guest's stdout and stderr. Shown, never read for a decision."""
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Trial:
+        if self.outcome is not Outcome.PASSED:
+            if self.timing or self.speedups or self.roofline_fraction is not None:
+                raise ValueError(f"a {self.outcome} trial has no timing")
+            if not self.reasons:
+                raise ValueError(f"a {self.outcome} trial says why")
+        elif any(not check.passed for check in self.checks):
+            raise ValueError("a PASSED trial has no failed check")
+        return self
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the kernel is right and honest (fast or not)."""
+        return self.outcome is Outcome.PASSED
+
+    @property
+    def speedup(self) -> Speedup | None:
+        """Against the fastest baseline."""
+        return self.speedups[0] if self.speedups else None

@@ -1,0 +1,107 @@
+"""What a run came to: read from the ledger, as JSON, and its best kernel as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentgen.records.candidate import Candidate
+from agentgen.records.idea import Idea
+from agentgen.records.run import Run
+from agentgen.records.trial import Trial
+from agentgen.report.table import SHORT_ID, best
+from agentgen.report.trial import trial_json
+from agentgen.store.ledger import Ledger
+from agentgen.store.rows import Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A run with all it made, oldest first."""
+
+    run: Run
+    rounds: Mapping[str, int]
+    """Of ideas and candidates, by id; the first is 1."""
+    ideas: Mapping[str, Idea]
+    candidates: tuple[Candidate, ...]
+    trials: Mapping[str, Trial]
+    """By the candidate's id."""
+    spent: Spent
+
+    @property
+    def evaluated(self) -> tuple[Trial, ...]:
+        """The trials in the order their candidates were written."""
+        return tuple(self.trials[candidate.id] for candidate in self.candidates if candidate.id in self.trials)
+
+
+def read(ledger: Ledger, run_id: str) -> Solution:
+    """Returns a run as the ledger holds it now."""
+    ideas, candidates = ledger.ideas(run_id), ledger.candidates(run_id)
+    rounds = {row.idea.id: row.round for row in ideas} | {row.candidate.id: row.round for row in candidates}
+    return Solution(
+        run=ledger.run(run_id),
+        rounds=rounds,
+        ideas={row.idea.id: row.idea for row in ideas},
+        candidates=tuple(row.candidate for row in candidates),
+        trials={trial.candidate: trial for trial in ledger.trials(run_id)},
+        spent=ledger.spent(run_id),
+    )
+
+
+def write_best(solution: Solution, folder: Path) -> Path | None:
+    """Writes the best kernel, as it is, with its trial beside it; returns its path, None where none was ranked.
+
+    The source is not touched, not even by a comment: its hash is what was judged.
+    """
+    trial = best(solution.evaluated)
+    if trial is None:
+        return None
+    candidate = next(candidate for candidate in solution.candidates if candidate.id == trial.candidate)
+    folder.mkdir(parents=True, exist_ok=True)
+    kernel = folder / f"{solution.run.problem.name}-{candidate.id[:SHORT_ID]}.py"
+    kernel.write_text(candidate.source, encoding="utf-8", newline="")
+    (folder / "trial.json").write_text(trial.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return kernel
+
+
+def solution_json(solution: Solution, kernel: Path | None) -> dict[str, object]:
+    """Returns what `solve --json` prints."""
+    run = solution.run
+    top = best(solution.evaluated)
+    return {
+        "run": run.id,
+        "status": run.status.value,
+        "problem": run.problem.name,
+        "arithmetic": run.arithmetic.value,
+        "device": run.device,
+        "languages": [language.value for language in run.languages],
+        "model": list(run.models),
+        "created": run.created.isoformat(),
+        "rounds": max(solution.rounds.values(), default=0),
+        "ideas": [
+            {"idea": idea.id, "round": solution.rounds[idea.id], **idea.model_dump(mode="json")}
+            for idea in solution.ideas.values()
+        ],
+        "trials": [_candidate_json(solution, candidate) for candidate in solution.candidates],
+        "best": top.candidate if top else None,
+        "kernel": str(kernel) if kernel else None,
+        "spent": solution.spent.model_dump(mode="json"),
+    }
+
+
+def _candidate_json(solution: Solution, candidate: Candidate) -> dict[str, object]:
+    """One entry per candidate; those that still wait for their device have the outcome null."""
+    trial = solution.trials.get(candidate.id)
+    entry: dict[str, object] = {
+        "candidate": candidate.id,
+        "round": solution.rounds[candidate.id],
+        "parent": candidate.parent,
+        "repair": candidate.repair,
+        "idea": candidate.idea,
+        "language": candidate.language.value,
+        "outcome": None,
+        "timing": None,
+        "speedup": None,
+    }
+    return {**entry, **(trial_json(trial) if trial else {})}

@@ -1,0 +1,121 @@
+"""The table at the end of a run: who was accepted and how fast, who was not and why, and which kernel is best.
+
+Ranked by the lower end of the speedup's interval over the best baseline, so that a lucky measurement does not win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentgen.records.candidate import Candidate
+from agentgen.records.idea import Idea
+from agentgen.records.trial import Outcome, Trial
+from agentgen.report import figures
+from agentgen.report.layout import table
+
+SHORT_ID = 8
+"""Hex digits of a candidate's id that people see; 32 bits tell apart the candidates of any run."""
+
+
+def best(trials: Sequence[Trial]) -> Trial | None:
+    """Returns the accepted trial whose speedup interval ends highest at its lower end; None where none was timed."""
+    timed = [trial for trial in trials if trial.accepted and trial.speedup]
+    return max(timed, key=_rank, default=None)
+
+
+def end_table(
+    candidates: Sequence[Candidate], ideas: Mapping[str, Idea], trials: Mapping[str, Trial]
+) -> RenderableType:
+    """Returns all that was tried: the accepted ones best first, then the others with their first reason.
+
+    Args:
+        candidates: of the run, in the order they were written.
+        ideas: by id.
+        trials: by the candidate's id; a candidate without one was not evaluated.
+    """
+    accepted = sorted(
+        (c for c in candidates if c.id in trials and trials[c.id].accepted), key=lambda c: -_rank(trials[c.id])
+    )
+    others = [c for c in candidates if c not in accepted]
+    parts: list[RenderableType] = []
+    if accepted:
+        parts.append(_accepted(accepted, ideas, trials))
+    if others:
+        parts.append(_others(others, ideas, trials))
+    measured = [trials[c.id] for c in candidates if c.id in trials]
+    if measured:
+        parts.append(Text(f"on {figures.machine(measured[-1].machine)}", style="dim"))
+    return Group(*parts)
+
+
+def verdict(trials: Sequence[Trial]) -> str:
+    """Returns the honest last word on a run in one line."""
+    accepted = [trial for trial in trials if trial.accepted]
+    count = f"{len(accepted)} of {len(trials)} candidates accepted"
+    top = best(accepted)
+    if not accepted:
+        return f"no candidate was accepted (of {len(trials)})"
+    if top is None or top.speedup is None:
+        return f"{count}; none could be timed on this device, so none is ranked"
+    name = f"{top.candidate[:SHORT_ID]} at {figures.speedup(top.speedup)} of {top.speedup.baseline}"
+    if not top.speedup.faster:
+        return f"{count}; none is faster than the best baseline beyond doubt (closest: {name})"
+    return f"{count}; best: {name}"
+
+
+def _rank(trial: Trial) -> float:
+    return trial.speedup.low if trial.speedup else 0.0
+
+
+def _accepted(candidates: Sequence[Candidate], ideas: Mapping[str, Idea], trials: Mapping[str, Trial]) -> Table:
+    numbers = ("median", "speedup over best baseline", "roofline", "n")
+    shown = table("accepted", "candidate", "idea", "language", "outcome", *numbers, right=numbers, wrap=("idea",))
+    for candidate in candidates:
+        trial = trials[candidate.id]
+        found = trial.speedup
+        shown.add_row(
+            candidate.id[:SHORT_ID],
+            idea_title(candidate, ideas),
+            candidate.language.value,
+            Text(trial.outcome.value, style="green"),
+            figures.time(trial.timing.median_us if trial.timing else None),
+            f"{figures.speedup(found)} {found.baseline}" if found else figures.NOT_MEASURED,
+            figures.percent(trial.roofline_fraction),
+            str(trial.timing.windows) if trial.timing else figures.NOT_MEASURED,
+        )
+    shown.caption = "n: timed windows; in brackets the 95% interval of the speedup; roofline: bound / measured"
+    return shown
+
+
+def _others(candidates: Sequence[Candidate], ideas: Mapping[str, Idea], trials: Mapping[str, Trial]) -> Table:
+    columns = ("candidate", "idea", "language", "outcome", "first reason")
+    shown = table("not accepted", *columns, wrap=("idea", "first reason"))
+    for candidate in candidates:
+        trial = trials.get(candidate.id)
+        shown.add_row(
+            candidate.id[:SHORT_ID],
+            idea_title(candidate, ideas),
+            candidate.language.value,
+            Text(trial.outcome.value, style=outcome_style(trial.outcome)) if trial else "not evaluated",
+            # A compiler's message has many lines; the first says where and what.
+            Text(trial.reasons[0].strip().splitlines()[0] if trial and trial.reasons else ""),
+        )
+    return shown
+
+
+def idea_title(candidate: Candidate, ideas: Mapping[str, Idea]) -> Text:
+    """Returns the title of a candidate's idea; a model wrote it, so it is never read as markup."""
+    idea = ideas.get(candidate.idea or "")
+    repaired = f" (repair {candidate.repair})" if candidate.repair else ""
+    return Text((idea.title if idea else figures.NOT_MEASURED) + repaired)
+
+
+def outcome_style(outcome: Outcome) -> str:
+    """Returns the colour of an outcome."""
+    if outcome is Outcome.PASSED:
+        return "green"
+    return {Outcome.CHEATED: "bold red", Outcome.NOT_RUN: "yellow"}.get(outcome, "red")

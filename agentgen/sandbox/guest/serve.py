@@ -1,0 +1,135 @@
+"""The guest's side of the socket: does what the judge commands, one candidate per process, and answers with claims.
+
+    load       source                         -> ok | failure
+    share      region + descriptor            -> ok
+    construct  workload, init args, seed      -> state (names, shapes, digests), whether prepare() is defined
+    weights    workload, name -> slot         -> ok (copied into the model, prepare() called)
+    window     workload, calls, shot          -> queued (GPU, gate closed) | done, the guest's own seconds
+    finish     -                              -> done, the guest's own seconds
+    ping       -                              -> ok
+
+Whatever the candidate raises becomes a `failure` message. A protocol error ends the guest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from agentgen import jit
+from agentgen.errors import PeerClosed
+from agentgen.sandbox.guest import candidate, coverage, failure, gate, memory, window
+from agentgen.sandbox.wire import Channel, Message
+
+Answer = dict[str, Any]
+
+
+class Guest:
+    """State of the one candidate that this process serves."""
+
+    def __init__(self, device: str, arch: str | None) -> None:
+        self._device = device
+        self._arch = arch
+        self._module: Any = None
+        self._models: dict[str, torch.nn.Module] = {}
+        self._regions: dict[str, list[torch.Tensor]] = {}
+        self._gate: gate.Gate | None = None
+        self._finish: Callable[[], float] | None = None
+
+    def load(self, message: Message, fds: list[int]) -> Answer:
+        """Runs the candidate's module text and opens the gate's page on a GPU."""
+        candidate.set_arithmetic(message["arithmetic"])
+        if self._device != "cpu":
+            torch.cuda.set_device(self._device)
+            torch.zeros(1, device=self._device)
+            self._gate = gate.Gate(fds[0], str(self._arch))
+            os.close(fds[0])
+        path = os.path.join(os.getcwd(), "candidate.py")
+        self._module = candidate.load_module(message["source"], path)
+        if not hasattr(self._module, "ModelNew"):
+            raise AttributeError("the candidate defines no ModelNew")
+        return {"builds": self._builds()}
+
+    def share(self, message: Message, fds: list[int]) -> Answer:
+        """Maps a region and views its slots as tensors."""
+        region = memory.attach(fds[0], message["nbytes"], self._device)
+        slots = [memory.Slot(s["offset"], tuple(s["shape"]), s["dtype"]) for s in message["slots"]]
+        self._regions[message["region"]] = [slot.view(region) for slot in slots]
+        return {}
+
+    def construct(self, message: Message, _: list[int]) -> Answer:
+        """Builds the model for one workload under the public seed."""
+        model = candidate.construct(self._module, message["init_args"], message["seed"], self._device)
+        self._models[message["workload"]] = model
+        described = [
+            {
+                "name": name,
+                "shape": list(tensor.shape),
+                "dtype": str(tensor.dtype).removeprefix("torch."),
+                "digest": candidate.digest(tensor),
+            }
+            for name, tensor in candidate.state(model)
+        ]
+        return {"state": described, "prepare": hasattr(model, "prepare"), "builds": self._builds()}
+
+    def weights(self, message: Message, _: list[int]) -> Answer:
+        """Copies the judge's values into the model in place, then calls `prepare()` where it is defined."""
+        model = self._models[message["workload"]]
+        slots = self._regions[message["region"]]
+        with torch.no_grad():
+            for name, tensor in candidate.state(model):
+                tensor.copy_(slots[message["assign"][name]])
+            prepare = getattr(model, "prepare", None)
+            if prepare is not None:
+                prepare()
+        if self._device != "cpu":
+            torch.cuda.synchronize()
+        return {"builds": self._builds()}
+
+    def window(self, message: Message, _: list[int]) -> Answer:
+        """Runs or queues n calls; the deciding clock is not here."""
+        model = self._models[message["workload"]]
+        slots = self._regions[message["region"]]
+        inputs = [[slots[i] for i in row] for row in message["inputs"]]
+        outputs = [[slots[i] for i in row] for row in message["outputs"]]
+        shot = window.Shot(self._gate, message["shot"]) if self._gate and message["shot"] else None
+        with coverage.recording(message["record"]) as dispatched:
+            self._finish = window.run_window(model, inputs, outputs, message["calls"], shot)
+        if shot:
+            return {"queued": True}
+        return {**self.finish({}, []), "dispatched": dispatched, "builds": self._builds()}
+
+    def finish(self, _: Message, __: list[int]) -> Answer:
+        """Waits for the device; answers with this process's own clock."""
+        return {"seconds": self._finish() if self._finish else None}
+
+    def ping(self, _: Message, __: list[int]) -> Answer:
+        """Answers."""
+        return {}
+
+    def _builds(self) -> list[Mapping[str, Any]]:
+        return [build for build in jit.builds() if build["kernel"] not in {"gate", "mark"}]
+
+
+def serve(channel: Channel, device: str, arch: str | None) -> None:
+    """Answers commands until the judge closes the socket."""
+    guest = Guest(device, arch)
+    commands = {
+        "load": guest.load, "share": guest.share, "construct": guest.construct, "weights": guest.weights,
+        "window": guest.window, "finish": guest.finish, "ping": guest.ping,
+    }  # fmt: skip
+    while True:
+        try:
+            message, fds = channel.receive()
+        except PeerClosed:
+            return
+        command = str(message["do"])
+        try:
+            answer = commands[command](message, fds)
+        except BaseException as error:  # noqa: BLE001  a candidate may raise anything, SystemExit included
+            stage = "build" if command in {"load", "construct"} else "run"
+            answer = failure.describe(error, stage)
+        channel.send({"ok": "failure" not in answer, **answer})

@@ -1,0 +1,136 @@
+"""The zygote: a warm process that guests are forked from. A program of its own, started by exec, never forked from a
+judge: `python -m agentgen.sandbox.guest.zygote --channel FD --device cpu|cuda:N [--arch sm_90a]`.
+
+It imports torch and triton once (2-3 s on an H200; a fork takes 0.01 s) and never touches CUDA: a forked child of a
+process that did cannot use it. It starts no threads and runs no OpenMP work, which do not survive a fork either.
+
+    fork   scratch, limits + guest's socket, log pipe  -> forked: the guest's pid
+    (itself, when a guest has ended)                   -> exited: pid, status (negative: killed by that signal)
+
+When its own socket closes it kills every guest's process group and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+
+from agentgen.errors import PeerClosed
+from agentgen.sandbox.guest import limits
+from agentgen.sandbox.wire import Channel, Message
+
+
+def main() -> None:
+    """Warms up, then forks guests until the judge closes the socket."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--channel", type=int, required=True)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--arch")
+    arguments = parser.parse_args()
+    limits.die_with_parent()
+    channel = Channel(socket.socket(fileno=arguments.channel))
+    _warm_up(arguments.device, arguments.arch)
+    Zygote(channel, arguments.device, arguments.arch).run()
+
+
+def _warm_up(device: str, arch: str | None) -> None:
+    """Imports what every candidate needs, and compiles the gate's kernels so that no guest has to."""
+    # The modules are named here and not on top so that a broken torch is reported on the socket, not as a dead child.
+    from agentgen.sandbox.guest import gate, interpreter, serve  # noqa: F401
+
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        interpreter.install()
+    if device != "cpu" and arch:
+        gate.compiled(arch)
+
+
+class Zygote:
+    """Forks guests and reports their ends."""
+
+    def __init__(self, channel: Channel, device: str, arch: str | None) -> None:
+        self._channel = channel
+        self._device = device
+        self._arch = arch
+        self._guests: set[int] = set()
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def run(self) -> None:
+        """Serves until the judge hangs up."""
+        self._channel.send({"ready": True})
+        try:
+            while True:
+                readable, _, _ = select.select([self._channel, self._woken], [], [])
+                if self._woken in readable:
+                    self._reap()
+                if self._channel in readable:
+                    message, fds = self._channel.receive(timeout_s=30)
+                    self._fork(message, fds)
+        except PeerClosed:
+            pass
+        finally:
+            for pid in self._guests:
+                _kill_group(pid)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+        for pid in tuple(self._guests):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                self._guests.discard(pid)
+                _kill_group(pid)  # what it left behind in its group
+                self._channel.send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
+
+    def _fork(self, message: Message, fds: list[int]) -> None:
+        guest_socket, log = fds
+        pid = os.fork()
+        if pid == 0:
+            _become_guest(message, guest_socket, log, self._channel.fileno(), self._device, self._arch)
+        os.close(guest_socket)
+        os.close(log)
+        self._guests.add(pid)
+        self._channel.send({"forked": pid})
+
+
+def _become_guest(message: Message, guest_socket: int, log: int, zygote: int, device: str, arch: str | None) -> None:
+    """Turns the forked child into a guest; never returns."""
+    status = 1
+    try:
+        os.setsid()
+        limits.die_with_parent()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(zygote)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        limits.enter_scratch(message["scratch"])
+        limits.apply(message["limits"])
+        from agentgen.sandbox.guest.serve import serve
+
+        serve(Channel(socket.socket(fileno=guest_socket)), device, arch)
+        status = 0
+    except BaseException:  # noqa: BLE001  the border: whatever happens, this process ends here
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

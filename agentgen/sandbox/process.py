@@ -1,0 +1,211 @@
+"""Guests as plain processes with rlimits, forked from a zygote, each in a session and scratch folder of its own.
+
+Promised: private socket, output capped, limits on memory, processes and file size, scrubbed environment, death of the
+whole process group. Not promised: a guest can read what the user can read and reach the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
+from agentgen.sandbox.wire import Channel, Message, close_all, pair
+
+LOG_BYTES = 16384
+ZYGOTE_START_S = 120.0
+FORK_S = 20.0
+
+# What a guest may see of the environment: where programs and libraries are, nothing else.
+ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "LANG", "LC_ALL", "TZ", "CUDA_VISIBLE_DEVICES")
+
+
+def default_limits(device: str) -> dict[str, int]:
+    """Returns the rlimits of a guest. CUDA reserves more address space than there is memory, so AS only binds a CPU."""
+    limits = {"CORE": 0, "FSIZE": 1 << 30, "NOFILE": 1024}
+    if device == "cpu":
+        limits["AS"] = max(16 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return limits
+
+
+class ProcessSandbox:
+    """A zygote and the guests forked from it."""
+
+    def __init__(self, device: str, arch: str | None = None, *, interpret: bool = False) -> None:
+        """Starts the zygote; its warm-up goes on in the background until the first `start`.
+
+        Args:
+            device: `cpu` or `cuda:N`.
+            arch: The device's architecture for compilers, e.g. `sm_90a`; None on a CPU.
+            interpret: Triton kernels run in Triton's interpreter (its decorators read this when they are imported).
+        """
+        self._device = device
+        self._folder = Path(tempfile.mkdtemp(prefix="agentgen-"))
+        self._channel, theirs = pair()
+        command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote"]
+        command += ["--channel", str(theirs.fileno()), "--device", device]
+        command += ["--arch", arch] if arch else []
+        environment = _environment(self._folder, interpret)
+        self._process = subprocess.Popen(
+            command, env=environment, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        theirs.close()
+        self._ready = False
+        self._exits: dict[int, int] = {}
+
+    def start(self) -> ProcessGuest:
+        """Forks a guest from the zygote."""
+        try:
+            self._wait_until_ready()
+            scratch = Path(tempfile.mkdtemp(prefix="guest-", dir=self._folder))
+            ours, theirs = pair()
+            log_read, log_write = os.pipe2(os.O_CLOEXEC)
+            message = {"scratch": str(scratch), "limits": default_limits(self._device)}
+            self._channel.send(message, (theirs.fileno(), log_write))
+            theirs.close()
+            os.close(log_write)
+            pid = int(self._receive("forked", FORK_S))
+        except (ProtocolError, TimeoutError) as error:
+            raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
+        return ProcessGuest(self, pid, ours, log_read, scratch)
+
+    def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None:
+        """Returns how a guest ended, or None if it has not within `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while pid not in self._exits:
+            left = deadline - time.monotonic()
+            try:
+                message, _ = self._channel.receive(max(left, 0.001))
+            except TimeoutError:
+                return None
+            except ProtocolError as error:
+                raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
+            self._note(message)
+        return self._exits[pid]
+
+    def close(self) -> None:
+        """Ends the zygote, which ends every guest, and removes their folders."""
+        self._channel.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _wait_until_ready(self) -> None:
+        if not self._ready:
+            self._receive("ready", ZYGOTE_START_S)
+            self._ready = True
+
+    def _receive(self, key: str, timeout_s: float) -> Any:
+        while True:
+            message, _ = self._channel.receive(timeout_s)
+            if key in message:
+                return message[key]
+            self._note(message)
+
+    def _note(self, message: Message) -> None:
+        if "exited" in message:
+            self._exits[message["exited"]] = message["status"]
+
+
+class ProcessGuest:
+    """A forked process group."""
+
+    def __init__(self, sandbox: ProcessSandbox, pid: int, channel: Channel, log: int, scratch: Path) -> None:
+        self.pid = pid
+        self._sandbox = sandbox
+        self._channel = channel
+        self._scratch = scratch
+        self._status: int | None = None
+        self._killed = False
+        self._hung_up = False
+        self._tail = bytearray()
+        self._reader = threading.Thread(target=self._drain, args=(log,), daemon=True)
+        self._reader.start()
+
+    def post(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
+        """Sends a command."""
+        self._channel.send(message, fds)
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """Returns the claim."""
+        try:
+            answer, unwanted = self._channel.receive(timeout_s)
+        except PeerClosed:
+            self._hung_up = True  # it is ending: its exit status is on the way
+            raise
+        close_all(unwanted)
+        return answer
+
+    def pause(self) -> None:
+        """SIGSTOP to the group."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT to the group."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL to the group; waits until the kernel has given everything back."""
+        if self._killed:
+            return
+        self._killed = True
+        self._status = self._status if self._status is not None else self._sandbox.exit_status(self.pid)
+        self._signal(signal.SIGKILL)
+        if self._status is None:
+            self._sandbox.exit_status(self.pid, timeout_s=10)
+        self._channel.close()
+        self._reader.join(1)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    @property
+    def exit_status(self) -> int | None:
+        """How it ended by itself."""
+        if self._status is None and not self._killed:
+            self._status = self._sandbox.exit_status(self.pid, timeout_s=1.0 if self._hung_up else 0.0)
+        return self._status
+
+    @property
+    def log(self) -> str:
+        """The last 16 KiB of its output."""
+        return bytes(self._tail).decode(errors="replace")
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def _drain(self, fd: int) -> None:
+        with open(fd, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(65536):
+                self._tail += chunk
+                del self._tail[:-LOG_BYTES]
+
+
+def _environment(folder: Path, interpret: bool) -> dict[str, str]:
+    """Returns the zygote's whole environment."""
+    kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+    return {
+        **kept,
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "XDG_CACHE_HOME": str(folder),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # is_available() without touching CUDA: guests are forked from here
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin after a parallel region would slow the other side's window
+        "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
+        **({"TRITON_INTERPRET": "1"} if interpret else {}),
+    }
+

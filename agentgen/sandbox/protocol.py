@@ -1,0 +1,66 @@
+"""What the judge asks of a sandbox, whichever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+
+class Guest(Protocol):
+    """One process group that holds one candidate."""
+
+    def post(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
+        """Sends a command.
+
+        Raises:
+            ProtocolError: the guest is gone.
+            TimeoutError: it does not read.
+        """
+        ...
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """Waits for the answer to the last command: a claim.
+
+        Raises:
+            TimeoutError: no answer in time; it may still come.
+            ProtocolError: the guest is gone, or what it sent is no message.
+        """
+        ...
+
+    def pause(self) -> None:
+        """Stops every process of the guest until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Lets them go on."""
+        ...
+
+    def kill(self) -> None:
+        """Ends the whole process group and waits until it is gone."""
+        ...
+
+    @property
+    def exit_status(self) -> int | None:
+        """Exit code, negative for a signal; None while it lives or if it was killed by us."""
+        ...
+
+    @property
+    def log(self) -> str:
+        """The end of what it wrote to stdout and stderr. For people."""
+        ...
+
+
+class Sandbox(Protocol):
+    """Starts guests on one device."""
+
+    def start(self) -> Guest:
+        """Starts a guest.
+
+        Raises:
+            SandboxUnavailable: none can be started; no candidate's fault.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends everything that was started."""
+        ...

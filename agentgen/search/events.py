@@ -1,0 +1,108 @@
+"""What a search tells whoever watches it. Told for what the store already held, too, so a resumed display is whole.
+
+Not for decisions: the ledger alone says where a run stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentgen.records.candidate import Candidate
+from agentgen.records.chat import ChatRequest
+from agentgen.records.idea import Idea
+from agentgen.records.run import RunStatus
+from agentgen.records.trial import Trial
+
+
+@dataclass(frozen=True)
+class RoundStarted:
+    """A round begins; the first is 1."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class IdeasAsked:
+    """Ideas for one parent are asked for, or were."""
+
+    round: int
+    request: ChatRequest
+
+
+@dataclass(frozen=True)
+class IdeaProposed:
+    """An idea was kept."""
+
+    round: int
+    idea: Idea
+
+
+@dataclass(frozen=True)
+class SourceAsked:
+    """A first implementation or a repair is asked for, or was."""
+
+    round: int
+    request: ChatRequest
+
+
+@dataclass(frozen=True)
+class CandidateWritten:
+    """A candidate is in the ledger and will be evaluated."""
+
+    round: int
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    """The judge began a stage (`records.trial.Stage`) of an evaluation."""
+
+    candidate_id: str
+    stage: str
+
+
+@dataclass(frozen=True)
+class TrialDone:
+    """A candidate has its trial."""
+
+    round: int
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class BranchEnded:
+    """No usable answer will come to this request."""
+
+    request: ChatRequest
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunWaiting:
+    """The run can go no further without these."""
+
+    answers: int
+    """Requests without a reply."""
+    evaluations: int
+    """Candidates whose device is not on this machine."""
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """The search returned or raised; `WAITING` and `STOPPED` can be resumed."""
+
+    status: RunStatus
+
+
+Event = (
+    RoundStarted
+    | IdeasAsked
+    | IdeaProposed
+    | SourceAsked
+    | CandidateWritten
+    | StageStarted
+    | TrialDone
+    | BranchEnded
+    | RunWaiting
+    | RunEnded
+)

@@ -1,0 +1,149 @@
+"""What a trial found, in few words for a model: it pays for every line, and reads the first ones best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentgen.records.idea import Idea
+from agentgen.records.trial import Accuracy, Outcome, Trial
+from agentgen.search.select import best
+from agentgen.search.tree import Node, Tree
+
+_LOG_LINES = 30
+_LINES_BEFORE_ERROR = 4
+_LINE_CHARACTERS = 240
+_ACCURACY_ROWS = 6
+_HISTORY_IDEAS = 40
+
+
+def history(tree: Tree, parent: Node | None) -> str:
+    """Returns one line for each idea of `tree` with what became of it, the ideas of `parent`'s own line marked."""
+    ancestors = {node.candidate.idea for node in tree.lineage(parent)} if parent else set[str | None]()
+    lines = [_idea_line(tree, row.idea, row.idea.id in ancestors) for row in tree.ideas]
+    if len(lines) > _HISTORY_IDEAS:
+        lines = [f"- ({len(lines) - _HISTORY_IDEAS} earlier ideas are left out)", *lines[-_HISTORY_IDEAS:]]
+    return "\n".join(lines) or "Nothing yet: this is the first round."
+
+
+def lineage(tree: Tree, node: Node) -> str:
+    """Returns the ideas that led to a candidate, the first one first, with the speedup that each step reached."""
+    steps: list[str] = []
+    for step in tree.lineage(node):
+        idea = tree.idea(step.candidate.idea)
+        title = idea.title if idea else "a file given by the user"
+        repair = f", repair {step.candidate.repair}" if step.candidate.repair else ""
+        steps.append(f"{title}{repair} ({trial_line(step.trial)})")
+    return " -> ".join(steps)
+
+
+def trial_line(trial: Trial | None) -> str:
+    """Returns a trial in a few words, such as `1.42x, 812 us` or `BUILD_FAILED: no ModelNew`."""
+    if trial is None:
+        return "not evaluated"
+    if trial.outcome is not Outcome.PASSED:
+        return f"{trial.outcome.value}: {_clip(trial.reasons[0])}"
+    if trial.timing is None or trial.speedup is None:
+        return "correct, not timed"
+    return f"{trial.speedup.ratio:.2f}x, {trial.timing.median_us:.4g} us"
+
+
+def trial_report(trial: Trial | None) -> str:
+    """Returns what a model needs to go on from a trial: times and compiler figures, or what failed and how."""
+    if trial is None:
+        return "It has not been evaluated."
+    lines = [f"- Outcome: {trial.outcome.value}", *(f"- Reason: {_clip(reason)}" for reason in trial.reasons)]
+    lines += [f"- Failed check `{c.name}`: {_clip(c.evidence)}" for c in trial.checks if not c.passed]
+    lines += [*_times(trial), *_accuracy(trial), *_build(trial)]
+    log = useful_log(trial.log) if trial.outcome is not Outcome.PASSED else ""
+    if log:
+        lines += ["", "From the log:", "", "~~~text", log, "~~~"]
+    return "\n".join(lines)
+
+
+def useful_log(log: str) -> str:
+    """Returns the lines from shortly before the first error on, or the last lines where no line speaks of one."""
+    lines = [_clip(line) for line in log.splitlines() if line.strip()]
+    first = next((i for i, line in enumerate(lines) if "error" in line.lower()), None)
+    if first is None:
+        return "\n".join(lines[-_LOG_LINES:])
+    start = max(0, first - _LINES_BEFORE_ERROR)
+    kept = lines[start : start + _LOG_LINES]
+    # A traceback says what happened in its last line.
+    if lines[-1] not in kept:
+        kept += ["...", lines[-1]]
+    return "\n".join(kept)
+
+
+def _idea_line(tree: Tree, idea: Idea, marked: bool) -> str:
+    attempts = tree.attempts(idea.id)
+    outcomes: list[str] = []
+    for language in tree.run.languages:
+        nodes = [node for node in attempts if node.candidate.language is language]
+        if nodes:
+            shown = best(nodes) or nodes[-1]
+            outcomes.append(f"{language.value}: {trial_line(shown.trial)}")
+    parent = tree.node(idea.parent)
+    on = tree.idea(parent.candidate.idea) if parent else None
+    mark = " [in the line of the kernel above]" if marked else ""
+    return (
+        f"- **{idea.title}** ({idea.category.value}; on {f'the kernel of {on.title!r}' if on else 'the reference'})"
+        f"{mark}: {'; '.join(outcomes) or 'no code was written'}"
+    )
+
+
+def _times(trial: Trial) -> Iterator[str]:
+    if trial.timing is None:
+        if trial.outcome is Outcome.PASSED:
+            yield "- Correct, but not timed on this machine"
+        return
+    timing = trial.timing
+    yield f"- Time: {timing.median_us:.4g} us (quartiles {timing.low_us:.4g} to {timing.high_us:.4g})"
+    for speedup in trial.speedups:
+        yield (
+            f"- Against {speedup.baseline} ({speedup.baseline_us:.4g} us): {speedup.ratio:.3f}x "
+            f"(95% interval {speedup.low:.3f} to {speedup.high:.3f})"
+        )
+    if trial.roofline_fraction is not None:
+        yield f"- Share of the roofline bound reached: {trial.roofline_fraction:.1%}"
+
+
+def _accuracy(trial: Trial) -> Iterator[str]:
+    """Yields the families nearest to or beyond their gate, the worst first."""
+
+    def badness(row: Accuracy) -> float:
+        if row.relative_l2 is None:
+            # An oracle of zero has no relative error; otherwise the output was not finite.
+            return row.worst_element if row.worst_element is not None else float("inf")
+        return max(row.relative_l2 / row.gate, row.worst_element or 0.0)
+
+    gated = sorted((row for row in trial.accuracy if row.gated), key=badness, reverse=True)
+    shown = gated[:1] if trial.outcome is Outcome.PASSED else [row for row in gated if badness(row) > 1]
+    for row in shown[:_ACCURACY_ROWS]:
+        error = "not finite" if row.relative_l2 is None else f"{row.relative_l2:.3g}"
+        own = f", PyTorch itself {row.torch_relative_l2:.3g}" if row.torch_relative_l2 is not None else ""
+        element = f"; worst element at {row.worst_element:.3g} of its limit" if row.worst_element is not None else ""
+        yield (
+            f"- Error at workload `{row.workload}`, values `{row.family}`: relative L2 {error} "
+            f"(gate {row.gate:.3g}{own}){element}"
+        )
+    if len(shown) > _ACCURACY_ROWS:
+        yield f"- and {len(shown) - _ACCURACY_ROWS} further families beyond their gate"
+    if shown and trial.outcome is not Outcome.PASSED:
+        fine = [f"{row.workload}/{row.family}" for row in gated if badness(row) <= 1]
+        yield f"- Within the gate: {', '.join(fine) or 'none'}"
+
+
+def _build(trial: Trial) -> Iterator[str]:
+    for build in trial.build:
+        figures = (
+            ("registers", build.registers),
+            ("bytes of spills", build.spill_bytes),
+            ("bytes of shared memory", build.shared_bytes),
+        )
+        known = ", ".join(f"{value} {name}" for name, value in figures if value is not None)
+        if known:
+            yield f"- Kernel `{build.kernel}`: {known}"
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= _LINE_CHARACTERS else text[: _LINE_CHARACTERS - 3] + "..."

@@ -1,0 +1,65 @@
+"""Asks for ideas: optimisations in plain words, conditioned on a kernel, its measurements and all that was tried."""
+
+from __future__ import annotations
+
+from agentgen.records.chat import ChatRequest, Role
+from agentgen.records.machine import Target
+from agentgen.search.facts import device_type, facts_text, system_text, us
+from agentgen.search.feedback import history, lineage, trial_report
+from agentgen.search.prompts import render
+from agentgen.search.tree import Node, Tree
+
+
+def ideas_request(tree: Tree, target: Target, parent: Node | None, count: int) -> ChatRequest:
+    """Returns the request for `count` ideas on `parent`, or on the reference where it is None.
+
+    Args:
+        tree: what earlier rounds made; nothing of the round that asks.
+        target: the problem on its device.
+        parent: the candidate to improve on.
+        count: how many ideas to ask for.
+    """
+    run = tree.run
+    prompt = render(
+        "ideas",
+        facts=facts_text(run, target),
+        playbook=render(f"playbook-{device_type(run)}"),
+        parent=_parent_text(tree, target, parent),
+        history=history(tree, parent),
+        count=count,
+        subject="the kernel above" if parent else "this computation",
+        languages=", ".join(language.value for language in run.languages),
+        parent_source=", the kernel above" if parent else "",
+        over="the kernel above" if parent else f"the {target.best_baseline} baseline",
+    )
+    return ChatRequest(
+        role=Role.IDEAS,
+        problem=run.problem.name,
+        target=device_type(run),
+        parent=parent.candidate.id if parent else run.problem.root(run.arithmetic),
+        system=system_text(run),
+        prompt=prompt,
+    )
+
+
+def _parent_text(tree: Tree, target: Target, parent: Node | None) -> str:
+    if parent is None:
+        return render(
+            "parent-root",
+            baseline_us=us(target.baselines_us[target.best_baseline]),
+            best_baseline=target.best_baseline,
+            bound_us=us(target.bound_us),
+        )
+    return parent_candidate_text(tree, parent)
+
+
+def parent_candidate_text(tree: Tree, parent: Node) -> str:
+    """Returns a candidate with how it came about, what was measured and its source."""
+    return render(
+        "parent-candidate",
+        language=parent.candidate.language.value,
+        round=parent.round,
+        lineage=lineage(tree, parent),
+        report=trial_report(parent.trial),
+        source=parent.candidate.source.strip("\n"),
+    )

@@ -1,0 +1,253 @@
+"""The ledger: everything a run has asked, got, written and measured, as it happens.
+
+Each method is one short transaction that is committed when it returns. Adding is idempotent: what is there already
+stays as it is and the method returns False, so a resumed run may repeat its last step.
+
+Every method raises StoreUnavailable when the database fails, and BadInput for a run that is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import ColumnElement, Row, Table, select, update
+
+from agentgen.errors import BadInput
+from agentgen.records.base import content_hash
+from agentgen.records.candidate import Candidate
+from agentgen.records.chat import ChatReply, ChatRequest
+from agentgen.records.idea import Idea
+from agentgen.records.machine import Target
+from agentgen.records.run import Run, RunStatus
+from agentgen.records.trial import Trial
+from agentgen.store import schema
+from agentgen.store.database import Database
+from agentgen.store.rows import (
+    CandidateRow,
+    Exchange,
+    IdeaRow,
+    Spent,
+    as_json,
+    target_values,
+    to_candidate_row,
+    to_exchange,
+    to_run,
+    to_spent,
+)
+from agentgen.store.statements import add, add_request, find_run, put_text, rows, run_row, texts
+
+
+def open_ledger(url: str) -> Ledger:
+    """Opens the store at a SQLAlchemy URL, and makes it where there is none.
+
+    Raises:
+        BadConfig: `url` is no URL of a database that can be used here.
+        StoreUnavailable: it cannot be opened, or a newer agentgen wrote it.
+    """
+    return Ledger(Database(url))
+
+
+class Ledger:
+    """All runs of one store. Safe to use from several threads and processes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the store. Nothing is lost without it."""
+        self._database.close()
+
+    # Runs.
+
+    def create_run(self, run: Run) -> bool:
+        """Adds a run.
+
+        Raises:
+            BadInput: another run has its id.
+        """
+        with self._database.writing() as connection:
+            there = run_row(connection, run.id)
+            if there is None:
+                values = {
+                    "id": run.id,
+                    "problem": run.problem.name,
+                    "arithmetic": run.arithmetic.value,
+                    "device": run.device,
+                    "status": run.status.value,
+                    "record": as_json(run, "status", "target"),
+                    **target_values(run.target),
+                }
+                connection.execute(schema.run.insert().values(values))
+        if there is not None and there.record != as_json(run, "status", "target"):
+            raise BadInput(f"the store already has another run {run.id}")
+        return there is None
+
+    def run(self, reference: str) -> Run:
+        """Returns a run by `latest`, its id or a beginning of the id that no other has.
+
+        Raises:
+            BadInput: there is none, or several; names the latest few.
+        """
+        with self._database.reading() as connection:
+            return to_run(find_run(connection, reference))
+
+    def runs(self) -> tuple[Run, ...]:
+        """Returns all runs, the oldest first."""
+        with self._database.reading() as connection:
+            return tuple(to_run(row) for row in connection.execute(select(schema.run).order_by(schema.run.c.seq)))
+
+    def set_status(self, run_id: str, status: RunStatus) -> None:
+        """Says where the run stands now."""
+        self._set(run_id, {"status": status.value})
+
+    def set_target(self, run_id: str, target: Target) -> None:
+        """Says what the judge found on the run's device."""
+        self._set(run_id, target_values(target))
+
+    # The tree.
+
+    def add_idea(self, run_id: str, round: int, idea: Idea) -> bool:
+        """Adds an idea."""
+        values = {
+            "round": round,
+            "parent": idea.parent,
+            "category": idea.category.value,
+            "title": idea.title,
+            "record": as_json(idea),
+        }
+        with self._database.writing() as connection:
+            return add(connection, schema.idea, run_id, idea.id, values)
+
+    def ideas(self, run_id: str) -> tuple[IdeaRow, ...]:
+        """Returns the ideas in the order they came."""
+        return tuple(
+            IdeaRow(round=row.round, idea=Idea.model_validate(row.record)) for row in self._rows(schema.idea, run_id)
+        )
+
+    def add_candidate(self, run_id: str, round: int, candidate: Candidate) -> bool:
+        """Adds a candidate."""
+        with self._database.writing() as connection:
+            values = {
+                "round": round,
+                "idea": candidate.idea,
+                "parent": candidate.parent,
+                "language": candidate.language.value,
+                "repair": candidate.repair,
+                "source": put_text(connection, candidate.source),
+                "record": as_json(candidate, "source"),
+            }
+            return add(connection, schema.candidate, run_id, candidate.id, values)
+
+    def candidates(self, run_id: str) -> tuple[CandidateRow, ...]:
+        """Returns the candidates in the order they came."""
+        with self._database.reading() as connection:
+            found = rows(connection, schema.candidate, run_id)
+            sources = texts(connection, schema.candidate, run_id)
+        return tuple(to_candidate_row(row, sources) for row in found)
+
+    def add_trial(self, run_id: str, trial: Trial) -> bool:
+        """Adds a trial of a candidate that is in the run. A candidate may have several.
+
+        Raises:
+            StoreUnavailable: also where the run has no such candidate (a foreign key).
+        """
+        record = as_json(trial)
+        speedup = trial.speedup
+        values = {
+            "candidate": trial.candidate,
+            "problem": trial.problem,
+            "arithmetic": trial.arithmetic.value,
+            "machine_id": trial.machine.id,
+            "outcome": trial.outcome.value,
+            "median_us": trial.timing.median_us if trial.timing else None,
+            "speedup": speedup.ratio if speedup else None,
+            "faster": speedup.faster if speedup else None,
+            "roofline_fraction": trial.roofline_fraction,
+            "record": record,
+        }
+        with self._database.writing() as connection:
+            return add(connection, schema.trial, run_id, content_hash("trial", record), values)
+
+    def trials(self, run_id: str) -> tuple[Trial, ...]:
+        """Returns the trials in the order they came."""
+        return tuple(Trial.model_validate(row.record) for row in self._rows(schema.trial, run_id))
+
+    # Exchanges with models.
+
+    def add_request(self, run_id: str, request: ChatRequest) -> bool:
+        """Adds a request, before it is sent."""
+        with self._database.writing() as connection:
+            return add_request(connection, run_id, request)
+
+    def add_reply(self, run_id: str, request: ChatRequest, reply: ChatReply) -> bool:
+        """Adds a reply, and its request where that is missing. The first reply stays: it is what was acted on."""
+        with self._database.writing() as connection:
+            add_request(connection, run_id, request)
+            here = schema.exchange.c.run_id == run_id, schema.exchange.c.id == request.id
+            values = {
+                "reply_text": put_text(connection, reply.text),
+                "reply_reasoning": put_text(connection, reply.reasoning),
+                "reply": as_json(reply, "text", "reasoning"),
+                "model": reply.model,
+                "input_tokens": reply.input_tokens,
+                "output_tokens": reply.output_tokens,
+                "cost_usd": reply.cost_usd,
+            }
+            missing = schema.exchange.c.reply.is_(None)
+            return connection.execute(update(schema.exchange).where(*here, missing).values(values)).rowcount == 1
+
+    def reply(self, run_id: str, request_id: str) -> ChatReply | None:
+        """Returns the reply to a request; None where there is none yet."""
+        found = self._exchanges(run_id, schema.exchange.c.id == request_id)
+        return found[0].reply if found else None
+
+    def exchanges(self, run_id: str) -> tuple[Exchange, ...]:
+        """Returns the requests with their replies, in the order they were asked."""
+        return self._exchanges(run_id)
+
+    def end_branch(self, run_id: str, request_id: str, reason: str) -> bool:
+        """Notes that a request will never get a usable answer. The first reason stays.
+
+        Raises:
+            BadInput: the run has no such request.
+        """
+        here = schema.exchange.c.run_id == run_id, schema.exchange.c.id == request_id
+        with self._database.writing() as connection:
+            if connection.scalar(select(schema.exchange.c.id).where(*here)) is None:
+                raise BadInput(f"run {run_id} has no request {request_id}")
+            open_here = (*here, schema.exchange.c.ended.is_(None))
+            return connection.execute(update(schema.exchange).where(*open_here).values(ended=reason)).rowcount == 1
+
+    def ended(self, run_id: str) -> Mapping[str, str]:
+        """Returns the reasons of `end_branch` by request id."""
+        return {row.id: row.ended for row in self._rows(schema.exchange, run_id) if row.ended is not None}
+
+    def spent(self, run_id: str) -> Spent:
+        """Returns what the answered requests have cost so far."""
+        return to_spent(self._rows(schema.exchange, run_id))
+
+    def _exchanges(self, run_id: str, *where: ColumnElement[bool]) -> tuple[Exchange, ...]:
+        with self._database.reading() as connection:
+            found = rows(connection, schema.exchange, run_id, *where)
+            said = texts(connection, schema.exchange, run_id, *where)
+        return tuple(to_exchange(row, said) for row in found)
+
+    def _rows(self, table: Table, run_id: str) -> Sequence[Row[Any]]:
+        with self._database.reading() as connection:
+            return rows(connection, table, run_id)
+
+    def _set(self, run_id: str, values: dict[str, Any]) -> None:
+        with self._database.writing() as connection:
+            changed = connection.execute(update(schema.run).where(schema.run.c.id == run_id).values(values))
+            if changed.rowcount != 1:
+                raise BadInput(f"the store has no run {run_id}")

@@ -1,0 +1,112 @@
+"""The statements that the ledger's methods are made of. Each runs in the caller's transaction."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, Table, func, select, union
+from sqlalchemy.dialects import postgresql, sqlite
+
+from agentgen.errors import BadInput
+from agentgen.records.chat import ChatRequest
+from agentgen.store import schema
+from agentgen.store.rows import as_json
+
+_SHOWN: Final = 5
+_EXCHANGE_TEXTS: Final = ("system", "prompt", "reply_text", "reply_reasoning")
+_TEXT_COLUMNS: Final = {schema.candidate.name: ("source",), schema.exchange.name: _EXCHANGE_TEXTS}
+
+
+def run_row(connection: Connection, run_id: str) -> Row[Any] | None:
+    """Returns a row of `run`; None where there is none."""
+    return connection.execute(select(schema.run).where(schema.run.c.id == run_id)).one_or_none()
+
+
+def find_run(connection: Connection, reference: str) -> Row[Any]:
+    """Returns the run that is meant by `latest`, an id or the beginning of one id only.
+
+    Raises:
+        BadInput: none or several are meant; names the latest few.
+    """
+    ids = list(connection.scalars(select(schema.run.c.id).order_by(schema.run.c.seq.desc())))
+    if not ids:
+        raise BadInput("there is no run yet: start one with `agentgen solve PROBLEM`")
+    if reference == "latest":
+        meant = ids[:1]
+    elif reference in ids:
+        meant = [reference]
+    else:
+        meant = [run_id for run_id in ids if reference and run_id.startswith(reference)]
+    if len(meant) != 1:
+        what = f"{len(meant)} runs start with" if meant else "no run is called"
+        shown = ", ".join((meant or ids)[:_SHOWN])
+        raise BadInput(f"{what} {reference!r}; the latest: {shown}")
+    row = run_row(connection, meant[0])
+    if row is None:
+        raise AssertionError("rows of runs are never deleted")
+    return row
+
+
+def rows(connection: Connection, table: Table, run_id: str, *where: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Returns a run's rows of a table in the order they came.
+
+    Raises:
+        BadInput: there is no such run.
+    """
+    _require_run(connection, run_id)
+    return connection.execute(select(table).where(table.c.run_id == run_id, *where).order_by(table.c.seq)).all()
+
+
+def texts(connection: Connection, table: Table, run_id: str, *where: ColumnElement[bool]) -> dict[str, str]:
+    """Returns the texts that a run's rows of a table refer to, by sha256."""
+    named = [select(table.c[name]).where(table.c.run_id == run_id, *where) for name in _TEXT_COLUMNS[table.name]]
+    query = select(schema.blob.c.sha256, schema.blob.c.text).where(schema.blob.c.sha256.in_(union(*named)))
+    return {row.sha256: row.text for row in connection.execute(query)}
+
+
+def add(connection: Connection, table: Table, run_id: str, row_id: str, values: dict[str, Any]) -> bool:
+    """Adds a row of a run at the end; returns False, and changes nothing, where it is there already.
+
+    Raises:
+        BadInput: there is no such run.
+    """
+    _require_run(connection, run_id)
+    next_seq = select(func.coalesce(func.max(table.c.seq), 0) + 1).where(table.c.run_id == run_id).scalar_subquery()
+    return _insert_missing(connection, table, {"run_id": run_id, "id": row_id, "seq": next_seq, **values})
+
+
+def add_request(connection: Connection, run_id: str, request: ChatRequest) -> bool:
+    """Adds a row of `exchange` that has no reply yet, unless it is there."""
+    values = {
+        "role": request.role.value,
+        "target": request.target,
+        "parent": request.parent,
+        "attempt": request.attempt,
+        "system": put_text(connection, request.system),
+        "prompt": put_text(connection, request.prompt),
+        "record": as_json(request, "system", "prompt"),
+    }
+    return add(connection, schema.exchange, run_id, request.id, values)
+
+
+def put_text(connection: Connection, text: str) -> str:
+    """Keeps a text and returns its sha256."""
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    _insert_missing(connection, schema.blob, {"sha256": sha256, "text": text})
+    return sha256
+
+
+def _insert_missing(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    keys = list(table.primary_key.columns)
+    statement = insert(table).values(values).on_conflict_do_nothing(index_elements=keys)
+    return connection.execute(statement).rowcount == 1
+
+
+def _require_run(connection: Connection, run_id: str) -> None:
+    # On PostgreSQL the lock also keeps two writers of a run from taking the same `seq`; SQLite has one writer anyway.
+    found = select(schema.run.c.id).where(schema.run.c.id == run_id).with_for_update()
+    if connection.scalar(found) is None:
+        raise BadInput(f"the store has no run {run_id}")

@@ -1,0 +1,33 @@
+"""What a candidate races: torch itself, eager and compiled, in the problem's arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from agentgen.records.problem import Arithmetic
+from agentgen.records.run import Effort
+from agentgen.sandbox.guest.candidate import set_arithmetic
+from agentgen.verify.reference import Reference
+
+Call = Callable[..., Any]
+COMPILE_MODES = ("default", "max-autotune-no-cudagraphs", "max-autotune")
+
+
+def baselines(reference: Reference, arithmetic: Arithmetic, effort: Effort) -> Mapping[str, Call]:
+    """Returns the callables by name. `full` effort adds `torch.compile` in three modes (1-10 s each to build).
+
+    Args:
+        reference: At the workload to be timed.
+        arithmetic: Sets torch's TF32 switches for this whole process, the reference's own error included.
+        effort: How much to build.
+    """
+    set_arithmetic(arithmetic.value)
+    found: dict[str, Call] = {"eager": reference.model}
+    if effort is Effort.FULL:
+        for mode in COMPILE_MODES:
+            torch.compiler.reset()
+            found[f"torch.compile {mode}"] = torch.compile(reference.model, mode=mode)
+    return found

@@ -1,0 +1,84 @@
+"""The deciding clocks. Both are read by the judge, in the judge.
+
+On a GPU the gate (`sandbox.guest.gate`): the calls are queued behind a spinning kernel, the judge opens it and watches
+for the mark. On a CPU the wall time from the command to the answer, at a number of calls that makes the 0.1 ms of the
+socket small.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from collections.abc import Callable
+
+from agentgen.errors import DeviceLost
+from agentgen.sandbox.guest.gate import DONE, GO, HERE, MAX_WAIT_MS, PAGE_BYTES
+
+_WORD = struct.Struct("=i")
+OPEN_ANYWAY_S = 0.25
+"""A model that synchronises in its forward can never queue all its calls behind a closed gate: after this long the
+gate is opened all the same, and its host time counts."""
+
+
+class Page:
+    """The judge's view of the words that a gate and a mark write."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("agentgen-gate", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, PAGE_BYTES)
+        self._map = mmap.mmap(self.fd, PAGE_BYTES)
+        self._shot = 0
+
+    def next_shot(self) -> int:
+        """Returns a number that no earlier window used."""
+        self._shot += 1
+        return self._shot
+
+    def wait_here(self, shot: int, timeout_s: float) -> None:
+        """Waits until the gate kernel runs.
+
+        Raises:
+            TimeoutError: it did not start.
+        """
+        self._wait(HERE, shot, timeout_s)
+
+    def open_and_time(self, shot: int, timeout_s: float) -> float:
+        """Opens the gate; returns the seconds until the mark.
+
+        Raises:
+            TimeoutError: no mark in time.
+        """
+        start = time.perf_counter()
+        _WORD.pack_into(self._map, 4 * GO, shot)
+        self._wait(DONE, shot, timeout_s)
+        return time.perf_counter() - start
+
+    def close(self) -> None:
+        """Unmaps the page."""
+        os.close(self.fd)
+
+    def _wait(self, word: int, value: int, timeout_s: float) -> None:
+        offset = 4 * word
+        deadline = time.perf_counter() + timeout_s
+        while _WORD.unpack_from(self._map, offset)[0] != value:
+            if time.perf_counter() > deadline:
+                raise TimeoutError(f"the gate's word {word} did not reach {value} within {timeout_s:.1f} s")
+
+
+def own_gated_seconds(page: Page, queue: Callable[[int], Callable[[], float]], timeout_s: float = 60.0) -> float:
+    """Times work that the judge itself queues (`queue(shot)` closes the gate, queues, marks) by its own gate.
+
+    Raises:
+        DeviceLost: the device does not come to the mark.
+    """
+    shot = page.next_shot()
+    finish = queue(shot)
+    try:
+        page.wait_here(shot, MAX_WAIT_MS / 1e3)
+        seconds = page.open_and_time(shot, timeout_s)
+    except TimeoutError as error:
+        raise DeviceLost(f"the judge's own work did not finish: {error}") from error
+    finish()
+    return seconds

@@ -1,0 +1,308 @@
+"""The judge of one problem on one device: screen, build, check, audit, time, score. Each stage ends in a finding or in
+a rejection; a rejection is a value, and becomes the trial's outcome."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.machine import Ceilings, Machine, Target, TensorShape
+from agentgen.records.problem import Arithmetic, Problem
+from agentgen.records.run import Effort
+from agentgen.records.trial import BuildReport, Check, Clock, Outcome, Speedup, Stage, Timing, Trial
+from agentgen.sandbox.process import ProcessSandbox
+from agentgen.sandbox.protocol import Sandbox
+from agentgen.verify import machine as machines
+from agentgen.verify import reference as references
+from agentgen.verify import roofline
+from agentgen.verify.baselines import Call, baselines
+from agentgen.verify.check import Audit, Findings, check_workload
+from agentgen.verify.clock import Page
+from agentgen.verify.draws import Family
+from agentgen.verify.own_work import judge_coverage
+from agentgen.verify.rig import Rig
+from agentgen.verify.screens import screen
+from agentgen.verify.session import Rejected, Session
+from agentgen.verify.timing import SHORT_US, Race, Stopwatch, race, summarise
+
+QUIET_TOLERANCE = 0.10
+"""A baseline that runs this much slower while a guest lives than before it did is being slowed."""
+INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.INTEGERS)
+"""Triton's interpreter takes 0.1 s for what a GPU does in microseconds: three families on the small workloads."""
+OnStage = Callable[[Stage], None]
+
+
+class Judge:
+    """Holds the reference, the inputs and the clock of one problem on one device; evaluates candidates one by one."""
+
+    def __init__(self, problem: Problem, device: str, arithmetic: Arithmetic, effort: Effort) -> None:
+        """Builds references and rigs, measures ceilings and quiet baselines, starts the guests' zygote beside that.
+
+        Raises:
+            ReferenceInvalid: the problem does not run.
+            MachineFailure: the device or the sandbox does not.
+        """
+        self.problem = problem
+        self.device = device
+        self.machine: Machine = machines.describe(device)
+        self.arithmetic = arithmetic.on(self.machine.device_type)
+        self._arch = machines.architecture(self.machine)
+        self._sandbox: Sandbox = ProcessSandbox(device, self._arch)
+        self._interpreter: Sandbox | None = None
+        # The judge's own gate has words that no guest can write.
+        self._page = Page() if device != "cpu" else None
+        self._ceilings: Ceilings = machines.ceilings(device, _arithmetics(self.machine, self.arithmetic))
+        cache = self.machine.last_level_cache_bytes
+        self._rigs: dict[str, Rig] = {}
+        for workload in problem.workloads:
+            reference = references.load(problem, workload, device)
+            self._rigs[workload.name] = Rig(
+                reference, problem.inputs, device, cache, rotate=workload.name == problem.main.name
+            )
+        self.main = self._rigs[problem.main.name]
+        self._baselines: Mapping[str, Call] = baselines(self.main.reference, self.arithmetic, effort)
+        self._work = roofline.work_of(self.main.reference, problem.flops if device != "cpu" else None)
+        self.main.draw_weights()
+        self.main.draw_inputs(Family.NORMAL)
+        self._watch = Stopwatch(self.main, self._page, self._arch)
+        self._quiet_us = self._watch.quiet_us(self._baselines)
+        self._floor_us = roofline.byte_floor_us(
+            self.main.reference, cache, machines.bandwidth_limit(self.machine, self._ceilings)
+        )
+
+    def target(self) -> Target:
+        """Returns what is known before any candidate comes."""
+        bound_us, bound_by = self._work.bound(self._ceilings, self.arithmetic)
+        reference = self.main.reference
+        return Target(
+            problem=self.problem.name,
+            arithmetic=self.arithmetic,
+            machine=self.machine,
+            ceilings=self._ceilings,
+            constants=reference.constants,
+            inputs=tuple(_shape(shape, dtype) for shape, dtype in reference.inputs),
+            outputs=tuple(_shape(shape, dtype) for shape, dtype in reference.outputs),
+            parameters={name: _shape(tuple(t.shape), t.dtype) for name, t in self.main.initial_state.items()},
+            flops=self._work.flops,
+            bytes_moved=self._work.bytes_moved,
+            bound_us=bound_us,
+            bound_by=bound_by,
+            baselines_us=self._quiet_us,
+        )
+
+    def evaluate(self, candidate: Candidate, on_stage: OnStage, *, timing: bool) -> Trial:
+        """Returns the trial of one candidate. Only a failing machine raises."""
+        evaluation = Evaluation(self, candidate, on_stage)
+        try:
+            screen(candidate)
+            evaluation.run(timing=timing)
+        except Rejected as rejected:
+            return evaluation.trial(rejected.outcome, rejected.reasons)
+        finally:
+            evaluation.close()
+        return evaluation.trial(Outcome.PASSED, ())
+
+    def start_guest(self, language: Language) -> Session:
+        """Starts a fresh guest, in Triton's interpreter where a Triton candidate meets a CPU."""
+        if language is Language.TRITON and self.device == "cpu":
+            self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True)
+            return Session(self._interpreter.start(), None)
+        return Session(self._sandbox.start(), Page() if self._page else None)
+
+    def close(self) -> None:
+        """Ends all guests and gives the memory back."""
+        for sandbox in (self._sandbox, self._interpreter):
+            if sandbox:
+                sandbox.close()
+        if self._page:
+            self._page.close()
+
+    def check(self, session: Session, candidate: Candidate, findings: Findings) -> None:
+        """Checks every workload, small ones first: they find most mistakes in a fraction of the time."""
+        interpreted = candidate.language is Language.TRITON and self.device == "cpu"
+        names = [name for name in reversed(self._rigs) if not (interpreted and name == self.problem.main.name)]
+        families = INTERPRETED if interpreted else tuple(Family)
+        for name in names:
+            check_workload(session, self._rigs[name], self.arithmetic, families, findings)
+
+    def audit(self, session: Session, findings: Findings) -> None:
+        """Runs `main` once in an instrumented guest and decides whose work the answer was."""
+        rig = self.main
+        session.construct(rig)
+        rig.draw_weights()
+        session.set_weights(rig)
+        rig.draw_inputs(Family.NORMAL)
+        session.run(rig, 1)
+        rig.poison_outputs()
+        claim = session.run(rig, 1, record=True)
+        looked = Audit(rig, self.arithmetic, 1, 1, findings)
+        looked()
+        judge_coverage(claim.dispatched, self.problem.own_work, findings)
+
+    def race(self, session: Session, findings: Findings) -> Race:
+        """Races a warm guest against the baselines at `main`."""
+        rig = self.main
+        rig.draw_weights()
+        session.set_weights(rig)
+        rig.draw_inputs(Family.NORMAL)
+        rig.poison_outputs()
+        session.run(rig, 2)
+        seconds, _ = session.timed(rig, 2, time.perf_counter, rig.touch_inputs)
+        slowest = max(1e6 * seconds / 2, *self._quiet_us.values())
+        calls = self._watch.schedule.calls(slowest)
+        every = 1 if self._page else 4
+        audit = Audit(rig, self.arithmetic, calls, every, findings)
+        result = race(self._watch, session, self._baselines, slowest, audit)
+        findings.passed("values while timed", f"{audit.looked} outputs of timed windows within the gate")
+        if self._page:
+            self._require_undisturbed(result, findings)
+        self._require_above_floor(result, findings)
+        return result
+
+    def _require_undisturbed(self, result: Race, findings: Findings) -> None:
+        for name, samples in result.baselines_us.items():
+            while_racing = sorted(samples)[len(samples) // 2]
+            if while_racing > (1 + QUIET_TOLERANCE) * self._quiet_us[name] + 1.0:
+                raise findings.failed(
+                    "baseline undisturbed",
+                    Outcome.CHEATED,
+                    f"{name} took {while_racing:.1f} us beside this guest, {self._quiet_us[name]:.1f} us before it",
+                )
+        findings.passed("baseline undisturbed", "as fast beside the guest as before any existed, within 10%")
+
+    def _require_above_floor(self, result: Race, findings: Findings) -> None:
+        median = sorted(result.candidate_us)[len(result.candidate_us) // 2]
+        if median <= self._floor_us or min(result.candidate_us) <= 0:
+            raise findings.failed(
+                "byte floor",
+                Outcome.CHEATED,
+                f"{median:.2f} us a call, yet moving the inputs and outputs alone takes {self._floor_us:.2f} us",
+            )
+        findings.passed("byte floor", f"{median:.1f} us is above {self._floor_us:.1f} us")
+
+    def score(self, timing: Timing) -> float:
+        """Returns the roofline fraction: bound over measured."""
+        return self.target().bound_us / timing.median_us
+
+
+class Evaluation:
+    """One candidate's way through the stages, and what was seen on it."""
+
+    def __init__(self, judge: Judge, candidate: Candidate, on_stage: OnStage) -> None:
+        self._judge = judge
+        self._candidate = candidate
+        self._on_stage = on_stage
+        self._findings = Findings()
+        self._sessions: list[Session] = []
+        self._seconds: dict[Stage, float] = {}
+        self._timing: Timing | None = None
+        self._speedups: tuple[Speedup, ...] = ()
+
+    def run(self, *, timing: bool) -> None:
+        """Goes through the stages.
+
+        Raises:
+            Rejected: at the first stage that finds the candidate at fault.
+        """
+        judge, language = self._judge, self._candidate.language
+        session = self._built_session()
+        if language is Language.CUDA and judge.device == "cpu":
+            raise Rejected(Outcome.NOT_RUN, _compiled_only(session.builds))
+        with self._stage("check"):
+            judge.check(session, self._candidate, self._findings)
+        if language is Language.TRITON and judge.device == "cpu":
+            self._findings.passed(
+                "how", "checked by Triton's interpreter on small workloads; neither timed nor audited without a GPU"
+            )
+            return
+        with self._stage("audit"):
+            extra = self._open_session()
+            judge.audit(extra, self._findings)
+            extra.close()
+        if timing:
+            with self._stage("time"):
+                self._time(session)
+
+    def trial(self, outcome: Outcome, reasons: tuple[str, ...]) -> Trial:
+        """Returns the record."""
+        passed = outcome is Outcome.PASSED
+        first = self._sessions[0] if self._sessions else None
+        checks: list[Check] = list(self._findings.checks)
+        if first and first.has_prepare:
+            checks.append(Check(name="prepare", passed=True, evidence="defined: untimed work after weights change"))
+        return Trial(
+            candidate=self._candidate.id,
+            problem=self._judge.problem.name,
+            arithmetic=self._judge.arithmetic,
+            machine=self._judge.machine,
+            outcome=outcome,
+            reasons=reasons,
+            checks=tuple(checks),
+            accuracy=tuple(self._findings.accuracy),
+            build=first.builds if first else (),
+            timing=self._timing if passed else None,
+            speedups=self._speedups if passed else (),
+            roofline_fraction=self._judge.score(self._timing) if passed and self._timing else None,
+            seconds=self._seconds,
+            log=first.guest.log[-4000:] if first else "",
+        )
+
+    def close(self) -> None:
+        """Ends the guests."""
+        for session in self._sessions:
+            session.close()
+
+    def _time(self, session: Session) -> None:
+        judge = self._judge
+        races = [judge.race(session, self._findings)]
+        if judge.device != "cpu" and min(races[0].candidate_us) < SHORT_US:
+            for _ in range(2):
+                extra = self._open_session()
+                extra.construct(judge.main)
+                races.append(judge.race(extra, self._findings))
+                extra.close()
+        self._timing, self._speedups = summarise(races, Clock.WALL if judge.device == "cpu" else Clock.GATE)
+
+    def _built_session(self) -> Session:
+        with self._stage("start"):
+            session = self._judge.start_guest(self._candidate.language)
+            self._sessions.append(session)
+        with self._stage("build"):
+            session.load(self._candidate, self._judge.arithmetic)
+        return session
+
+    def _open_session(self) -> Session:
+        session = self._judge.start_guest(self._candidate.language)
+        self._sessions.append(session)
+        session.load(self._candidate, self._judge.arithmetic)
+        return session
+
+    @contextmanager
+    def _stage(self, stage: Stage) -> Iterator[None]:
+        self._on_stage(stage)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+def _arithmetics(machine: Machine, arithmetic: Arithmetic) -> tuple[Arithmetic, ...]:
+    # A CPU has no TF32, and its half-precision products can take seconds: only what is asked for is measured there.
+    return tuple(Arithmetic) if machine.device_type == "cuda" else (arithmetic,)
+
+
+def _shape(shape: tuple[int, ...], dtype: torch.dtype) -> TensorShape:
+    return TensorShape(shape=shape, dtype=str(dtype).removeprefix("torch."))
+
+
+def _compiled_only(builds: tuple[BuildReport, ...]) -> str:
+    if not builds:
+        return "no GPU here to run it; nothing was compiled while its module was loaded"
+    kernels = ", ".join(f"{b.kernel} ({b.registers} registers, {b.spill_bytes} B spilled)" for b in builds)
+    return f"compiled, not run: no GPU here. {kernels}"
+

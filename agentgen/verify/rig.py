@@ -1,0 +1,115 @@
+"""A rig: everything the judge holds for one workload, kept from candidate to candidate.
+
+K input sets and K output buffers lie in a region that guests see; the judge draws inputs in private and copies them
+there, so what a guest does to its view changes neither the oracle nor the baseline's next draw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from agentgen.records.problem import Distribution
+from agentgen.verify import draws
+from agentgen.verify.draws import Family
+from agentgen.verify.reference import Reference, Spec
+from agentgen.verify.shared import Region
+
+MAX_SETS = 16
+MAX_REGION_BYTES = 4 << 30
+
+
+class Rig:
+    """Memory and reference of one workload."""
+
+    def __init__(
+        self, reference: Reference, declared: Sequence[Distribution], device: str, cache_bytes: int, *, rotate: bool
+    ) -> None:
+        """Allocates the region and draws the first secret weights.
+
+        Args:
+            reference: The workload's modules.
+            declared: The problem's distributions; inputs beyond them are standard normal.
+            device: `cpu` or `cuda:N`.
+            cache_bytes: Size of the last-level cache.
+            rotate: Whether calls are timed here, so that there must be more sets than the cache holds.
+        """
+        self.reference = reference
+        self.source = draws.generator(torch.device(device))
+        normal = Distribution()
+        self._declared = [declared[i] if i < len(declared) else normal for i in range(len(reference.inputs))]
+        self.sets = _set_count(reference, cache_bytes) if rotate else 2
+        layout = [*reference.inputs * self.sets, *reference.outputs * self.sets]
+        self.region = Region(reference.workload, layout, device)
+        per_set = len(reference.inputs)
+        self.input_rows = [list(range(k * per_set, (k + 1) * per_set)) for k in range(self.sets)]
+        first, width = per_set * self.sets, len(reference.outputs)
+        self.output_rows = [list(range(first + k * width, first + (k + 1) * width)) for k in range(self.sets)]
+        self.inputs = [[self.region.tensors[i] for i in row] for row in self.input_rows]
+        self.outputs = [[self.region.tensors[i] for i in row] for row in self.output_rows]
+        self.private = [[x.clone() for x in row] for row in self.inputs]
+        # Names and initial values as constructed: the distribution that secret weights keep.
+        self._initial = {name: tensor.detach().clone() for name, tensor in reference.state().items()}
+        self.weight_names = list(self._initial)
+        weight_layout: list[Spec] = [(tuple(t.shape), t.dtype) for t in self._initial.values()]
+        self.weights = Region(f"weights of {reference.workload}", weight_layout, device)
+
+    @property
+    def initial_state(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers as constructed under the public seed."""
+        return self._initial
+
+    def draw_weights(self, family: Family = Family.NORMAL) -> None:
+        """Draws secret weights, for the reference and for the guest's region."""
+        values = draws.weights(self._initial, family, self.source)
+        self.reference.set_state(values)
+        for name, slot in zip(self.weight_names, self.weights.tensors, strict=True):
+            slot.copy_(values[name])
+
+    def draw_inputs(self, family: Family, sets: int | None = None) -> None:
+        """Draws fresh inputs for the first `sets` sets (default: all)."""
+        for private, shared in list(zip(self.private, self.inputs, strict=True))[: sets or self.sets]:
+            for x, seen, declared in zip(private, shared, self._declared, strict=True):
+                draws.fill(x, declared, family, self.source)
+                seen.copy_(x)
+
+    def touch_inputs(self) -> None:
+        """Changes 4,096 values of every input of every set."""
+        for private, shared in zip(self.private, self.inputs, strict=True):
+            for x, seen in zip(private, shared, strict=True):
+                draws.touch(x, seen, self.source)
+
+    def poison_outputs(self, value: float = math.nan) -> None:
+        """Fills the output buffers, so that what a candidate does not write is seen."""
+        for row in self.outputs:
+            for y in row:
+                y.fill_(value if y.is_floating_point() else 0)
+
+    def snapshot(self, which: int) -> list[torch.Tensor]:
+        """Returns private copies of output set `which`: the guest can still write to the shared ones."""
+        return [y.clone() for y in self.outputs[which]]
+
+    def inputs_unchanged(self, which: int) -> bool:
+        """Whether the guest's view of input set `which` still holds what was drawn."""
+        pairs = zip(self.private[which], self.inputs[which], strict=True)
+        return all(torch.equal(_bits(x), _bits(seen)) for x, seen in pairs)
+
+    def close(self) -> None:
+        """Gives the shared memory back."""
+        self.inputs, self.outputs = [], []
+        self.region.close()
+        self.weights.close()
+
+
+def _set_count(reference: Reference, cache_bytes: int) -> int:
+    """Returns how many sets make each call find its inputs cold: together more than twice the last-level cache."""
+    per_set = sum(math.prod(shape) * dtype.itemsize for shape, dtype in (*reference.inputs, *reference.outputs))
+    wanted = 1 + math.ceil(2 * cache_bytes / max(1, per_set))
+    affordable = max(2, MAX_REGION_BYTES // max(1, per_set))
+    return max(2, min(wanted, MAX_SETS, affordable))
+
+
+def _bits(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous().view(-1).view(torch.uint8)

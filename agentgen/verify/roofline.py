@@ -1,0 +1,63 @@
+"""The floor of a workload: how many bytes must move, how many operations be done, and how long that takes at least."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from agentgen.records.machine import Ceilings
+from agentgen.records.problem import Arithmetic
+from agentgen.verify.reference import Reference, Spec
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call must do at least."""
+
+    flops: int
+    bytes_moved: int
+    """Inputs and parameters read once, outputs written once."""
+
+    def bound(self, ceilings: Ceilings, arithmetic: Arithmetic) -> tuple[float, str]:
+        """Returns (microseconds, "memory" or "compute"): the larger of the two times of the roofline model."""
+        memory_us = 1e6 * self.bytes_moved / ceilings.copy_bytes_per_s
+        compute_us = 1e6 * self.flops / ceilings.peak_flops_per_s(arithmetic)
+        return (memory_us, "memory") if memory_us >= compute_us else (compute_us, "compute")
+
+
+def work_of(reference: Reference, declared_flops: int | None) -> Work:
+    """Counts the work of one call.
+
+    Args:
+        reference: At the workload in question.
+        declared_flops: From the problem; None counts matrix products and convolutions as torch's own counter does
+            (multiply and add are two; elementwise operations are not counted: they hide behind the bytes).
+    """
+    moved = sum(_nbytes(spec) for spec in (*reference.inputs, *reference.outputs))
+    moved += sum(tensor.nbytes for tensor in reference.state().values())
+    if declared_flops is not None:
+        return Work(declared_flops, moved)
+    device = next(iter(reference.state().values())).device if reference.state() else torch.device("cpu")
+    counter = FlopCounterMode(display=False)
+    if reference.state():
+        inputs = [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in reference.inputs]
+    else:
+        inputs = [torch.zeros(shape, dtype=dtype, device="meta") for shape, dtype in reference.inputs]
+    with counter, torch.no_grad():
+        reference.model(*inputs)
+    return Work(counter.get_total_flops(), moved)
+
+
+def byte_floor_us(reference: Reference, cache_bytes: int, bytes_per_s: float) -> float:
+    """Returns the time below which a call cannot have done its work: inputs plus outputs beyond the cache, at the
+    bandwidth nothing exceeds."""
+    moved = sum(_nbytes(spec) for spec in (*reference.inputs, *reference.outputs))
+    return 1e6 * max(0, moved - cache_bytes) / bytes_per_s
+
+
+def _nbytes(spec: Spec) -> int:
+    shape, dtype = spec
+    return math.prod(shape) * dtype.itemsize

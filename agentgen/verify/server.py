@@ -1,0 +1,116 @@
+"""The judge as a program: `python -m agentgen.verify.server --channel FD --device cpu|cuda:N`. One process per device.
+
+    describe                              -> facts about torch, triton, CUDA and the compilers
+    calibrate                             -> machine, ceilings
+    open       problem, arithmetic, effort -> target
+    evaluate   candidate, timing          -> stage messages, then trial
+
+A failing machine or reference becomes an `error` message with the name of its class in `agentgen.errors`. When the
+orchestrator's socket closes, the judge ends its guests and itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import traceback
+from typing import Any
+
+import torch
+
+from agentgen.errors import AgentgenError, DeviceLost, DeviceNotFound, PeerClosed
+from agentgen.records.candidate import Candidate
+from agentgen.records.problem import Arithmetic, Problem
+from agentgen.records.run import Effort
+from agentgen.sandbox.guest.limits import die_with_parent
+from agentgen.sandbox.wire import Channel, Message
+from agentgen.verify import machine
+from agentgen.verify.judge import Judge
+from agentgen.verify.surroundings import surroundings
+
+
+class Server:
+    """Serves one orchestrator."""
+
+    def __init__(self, channel: Channel, device: str) -> None:
+        self._channel = channel
+        self._device = device
+        self._judge: Judge | None = None
+
+    def run(self) -> None:
+        """Answers until the orchestrator hangs up."""
+        try:
+            while True:
+                message, _ = self._channel.receive()
+                self._channel.send(self._answer(message))
+        except PeerClosed:
+            pass
+        finally:
+            if self._judge:
+                self._judge.close()
+
+    def _answer(self, message: Message) -> Message:
+        try:
+            return self._do(message)
+        except AgentgenError as error:
+            return {"error": type(error).__name__, "message": str(error)}
+        except torch.AcceleratorError as error:
+            # The judge's own context is broken: this process can do nothing more on the device.
+            return {"error": DeviceLost.__name__, "message": f"{self._device} failed in the judge: {error}"}
+        except Exception:  # noqa: BLE001  the border: a fault of ours must reach the user whole
+            return {"error": "JudgeDied", "message": f"the judge has a bug:\n{traceback.format_exc()}"}
+
+    def _do(self, message: Message) -> Message:
+        what = message["do"]
+        if what == "describe":
+            return {"facts": surroundings()}
+        _require_device(self._device)
+        if what == "calibrate":
+            found = machine.describe(self._device)
+            measured = machine.ceilings(self._device, _measurable(self._device))
+            return {"machine": found.model_dump(mode="json"), "ceilings": measured.model_dump(mode="json")}
+        if what == "open":
+            return self._open(message)
+        if what == "evaluate" and self._judge:
+            candidate = Candidate.model_validate(message["candidate"])
+            trial = self._judge.evaluate(candidate, self._tell_stage, timing=message["timing"])
+            return {"trial": trial.model_dump(mode="json")}
+        raise ValueError(f"unknown command {what}")
+
+    def _open(self, message: Message) -> Message:
+        if self._judge:
+            self._judge.close()
+        problem = Problem.model_validate(message["problem"])
+        self._judge = Judge(problem, self._device, Arithmetic(message["arithmetic"]), Effort(message["effort"]))
+        return {"target": self._judge.target().model_dump(mode="json")}
+
+    def _tell_stage(self, stage: str) -> None:
+        self._channel.send({"stage": stage})
+
+
+def _measurable(device: str) -> tuple[Arithmetic, ...]:
+    return (Arithmetic.FP32,) if device == "cpu" else tuple(Arithmetic)
+
+
+def _require_device(device: str) -> None:
+    if device == "cpu":
+        return
+    index = torch.device(device).index or 0
+    if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise DeviceNotFound(f"torch sees {count} GPUs here, so there is no {device}; try --device cpu")
+    torch.cuda.set_device(device)
+
+
+def main() -> None:
+    """Entry of the program."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--channel", type=int, required=True)
+    parser.add_argument("--device", required=True)
+    arguments: Any = parser.parse_args()
+    die_with_parent()
+    Server(Channel(socket.socket(fileno=arguments.channel)), arguments.device).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Is it fast? Windows of candidate and baselines in alternation, by the judge's clock, never both at once.
+
+1. Every call finds cold inputs: windows rotate over more input sets than the last-level cache holds, and 4,096 values
+   of each are rewritten before the window (on a GPU while the gate spins).
+2. Each output is copied to the judge inside the window, on both sides of the ratio; the copy, measured by itself, is
+   taken off both.
+3. The speedup is the median over neighbouring windows of baseline/candidate, with a bootstrap interval. Identical
+   kernels in different processes were seen to differ by up to 1% and 0.4 us a call, so "faster" needs more than that.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from agentgen.records.trial import Clock, Outcome, Speedup, Timing
+from agentgen.sandbox.guest.gate import Gate
+from agentgen.sandbox.guest.window import Shot, run_window
+from agentgen.verify.baselines import Call
+from agentgen.verify.clock import Page, own_gated_seconds
+from agentgen.verify.rig import Rig
+from agentgen.verify.session import Rejected, Session
+from agentgen.verify.stats import median_interval, quartiles
+
+CLOCKS_AGREE = 0.10
+MARGIN_RATIO = 0.01
+MARGIN_US = 0.4
+SHORT_US = 10.0
+"""Below this a process's own constant (0.3 us) shows: three fresh guests are measured."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how often."""
+
+    window_s: float
+    pairs: int
+    max_calls: int
+    race_s: float
+    """A slow candidate gets fewer pairs, but at least 5: its interval is wide and its verdict clear."""
+
+    def calls(self, call_us: float) -> int:
+        """Returns the calls of a window for a kernel of that time."""
+        return max(1, min(self.max_calls, math.ceil(1e6 * self.window_s / max(call_us, 0.1))))
+
+    def pairs_of(self, pair_us: float) -> int:
+        """Returns how many pairs of windows of that time to run."""
+        return max(5, min(self.pairs, int(1e6 * self.race_s / pair_us)))
+
+
+GPU = Schedule(window_s=6e-3, pairs=21, max_calls=200, race_s=1.0)
+"""The gate is right to 0.2% in 4 ms; 200 calls of up to 4 launches stay under the queue's 1,000."""
+CPU = Schedule(window_s=60e-3, pairs=11, max_calls=1000, race_s=3.0)
+"""The socket's 0.1 ms is 0.2% of 60 ms."""
+
+
+class Stopwatch:
+    """Times windows that run in this process: the baselines and the bare copy."""
+
+    def __init__(self, rig: Rig, page: Page | None, arch: str | None) -> None:
+        self.rig = rig
+        self.schedule = GPU if page else CPU
+        self._page = page
+        self._gate = Gate(page.fd, str(arch)) if page else None
+
+    def seconds(self, call: Call, calls: int) -> float:
+        """Returns the time of one window of `call` over the rig's sets, output copies included."""
+
+        def queue(number: int) -> Callable[[], float]:
+            shot = Shot(self._gate, number) if self._gate else None
+            return run_window(call, self.rig.inputs, self.rig.outputs, calls, shot)
+
+        if self._page is None:
+            start = time.perf_counter()
+            queue(0)
+            return time.perf_counter() - start
+        return own_gated_seconds(self._page, queue)
+
+    def copy_us(self, calls: int) -> float:
+        """Returns the median time of copying one set of outputs, as every window does."""
+        ready = [y.clone() for y in self.rig.outputs[0]]
+        answer = ready[0] if len(ready) == 1 else tuple(ready)
+        samples = [self.seconds(lambda *_: answer, calls) for _ in range(5)]
+        return 1e6 * sorted(samples)[2] / calls
+
+    def quiet_us(self, baselines: Mapping[str, Call]) -> dict[str, float]:
+        """Returns each baseline's median, before any guest exists: nobody can have slowed it."""
+        times: dict[str, float] = {}
+        for name, call in baselines.items():
+            self.seconds(call, 2)  # builds, autotunes, warms
+            calls = self.schedule.calls(1e6 * self.seconds(call, 2) / 2)
+            copy_us = self.copy_us(calls)
+            samples = [1e6 * self.seconds(call, calls) / calls - copy_us for _ in range(7)]
+            times[name] = max(sorted(samples)[3], 1e-3)
+        return times
+
+
+@dataclass(frozen=True)
+class Race:
+    """The windows of one guest against all baselines, each already in microseconds a call, copy taken off."""
+
+    calls: int
+    candidate_us: tuple[float, ...]
+    guest_clock_us: tuple[float, ...]
+    baselines_us: Mapping[str, tuple[float, ...]]
+    copy_us: float
+
+
+def race(
+    watch: Stopwatch, session: Session, baselines: Mapping[str, Call], expected_us: float, audit: Callable[[], None]
+) -> Race:
+    """Runs the alternating windows.
+
+    Args:
+        watch: The judge's stopwatch on the timed rig.
+        session: A guest that is warm at that workload.
+        baselines: By name.
+        expected_us: Time of a call of the slower side, to choose the window's length.
+        audit: Called after each of the candidate's windows: looks at an output of it.
+
+    Raises:
+        Rejected: CHEATED, when the guest's clock and ours differ by more than 10%.
+    """
+    rig, on_cpu = watch.rig, session.page is None
+    calls = watch.schedule.calls(expected_us)
+    copy_us = watch.copy_us(calls)
+    ours: list[float] = []
+    theirs: list[float] = []
+    raced: dict[str, list[float]] = {name: [] for name in baselines}
+    for _ in range(watch.schedule.pairs_of(calls * expected_us * (1 + len(baselines)))):
+        if on_cpu:
+            session.wake()
+        seconds, claim = session.timed(rig, calls, time.perf_counter, rig.touch_inputs)
+        if on_cpu:
+            session.guest.pause()  # a CPU guest cannot slow the baseline's windows
+        audit()
+        ours.append(1e6 * seconds / calls)
+        theirs.append(1e6 * (claim.seconds or 0.0) / calls)
+        for name, call in baselines.items():
+            raced[name].append(1e6 * watch.seconds(call, calls) / calls - copy_us)
+    if on_cpu:
+        session.wake()
+    ratios = sorted(guest / judge for guest, judge in zip(theirs, ours, strict=True))
+    disagreement = ratios[len(ratios) // 2] - 1
+    if abs(disagreement) > CLOCKS_AGREE:
+        raise Rejected(
+            Outcome.CHEATED,
+            f"the guest's clock differs from the judge's by {disagreement:+.1%} over {len(ratios)} windows",
+        )
+    return Race(
+        calls,
+        tuple(x - copy_us for x in ours),
+        tuple(x - copy_us for x in theirs),
+        {name: tuple(samples) for name, samples in raced.items()},
+        copy_us,
+    )
+
+
+def summarise(races: list[Race], clock: Clock) -> tuple[Timing, tuple[Speedup, ...]]:
+    """Pools the races of one or more guests. The caller has checked that every time is above the byte floor."""
+    samples = [x for one in races for x in one.candidate_us]
+    low, median, high = quartiles(samples)
+    _, guest_median, _ = quartiles([x for one in races for x in one.guest_clock_us])
+    timing = Timing(
+        clock=clock,
+        median_us=median,
+        low_us=low,
+        high_us=high,
+        calls_per_window=races[0].calls,
+        windows=len(samples),
+        guests=len(races),
+        copy_us=races[0].copy_us,
+        guest_clock_us=guest_median,
+    )
+    speedups = [_speedup(name, races, median) for name in races[0].baselines_us]
+    return timing, tuple(sorted(speedups, key=lambda s: s.baseline_us))
+
+
+def _speedup(name: str, races: list[Race], candidate_us: float) -> Speedup:
+    per_guest = [
+        [b / c for b, c in zip(one.baselines_us[name], one.candidate_us, strict=True)] for one in races
+    ]
+    ratio, low, high = median_interval([x for ratios in per_guest for x in ratios])
+    if len(per_guest) > 1:  # the spread between guests is real, and wider than the windows' own
+        medians = [median_interval(ratios)[0] for ratios in per_guest]
+        low, high = min(low, *medians), max(high, *medians)
+    _, baseline_us, _ = quartiles([x for one in races for x in one.baselines_us[name]])
+    faster = low > 1 + max(MARGIN_RATIO, MARGIN_US / candidate_us)
+    return Speedup(baseline=name, baseline_us=baseline_us, ratio=ratio, low=low, high=high, faster=faster)

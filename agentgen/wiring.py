@@ -1,0 +1,216 @@
+"""Joins settings to concrete parts: the only file that names concrete classes."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from agentgen.config import Settings
+from agentgen.errors import BadConfig, BadInput, DeviceNotFound
+from agentgen.models.chat import ChatModel
+from agentgen.models.mailbox import MailboxModel
+from agentgen.models.recorded import RecordedModel
+from agentgen.records.candidate import DEFAULT_LANGUAGES, Language
+from agentgen.records.problem import Arithmetic, DeviceType, Problem
+from agentgen.records.run import Effort, Plan, Run
+from agentgen.store import catalog
+from agentgen.store.ledger import Ledger, open_ledger
+from agentgen.workers.local import LocalJudge, devices
+
+RECORDED = "recorded"
+MAILBOX = "mailbox"
+
+PLANS = {
+    Effort.QUICK: Plan(),
+    Effort.FULL: Plan(rounds=5, parents=4, ideas=6, next_ideas=4, repairs=3),
+}
+
+
+def find_problem(settings: Settings, given: str) -> Problem:
+    """Returns the problem that a command line names: a name, a problem's folder, or a KernelBench-style `.py` file.
+
+    Raises:
+        UnknownProblem: no problem has that name.
+        BadInput: the file or folder cannot be used.
+    """
+    return problem_of_file(Path(given)) if given.endswith(".py") else catalog.load(given, settings.problems)
+
+
+def problem_names(settings: Settings) -> tuple[str, ...]:
+    """Returns the names of all problems.
+
+    Raises:
+        BadConfig: there is no such folder.
+    """
+    if not settings.problems.is_dir():
+        raise BadConfig(f"there is no folder of problems {settings.problems}: correct AGENTGEN_PROBLEMS or `problems`")
+    return catalog.names(settings.problems)
+
+
+def is_recorded(settings: Settings, problem: Problem) -> bool:
+    """Returns whether a model's replies are shipped with a problem."""
+    return catalog.recording(problem.name, settings.problems).is_dir()
+
+
+def problem_of_file(path: Path) -> Problem:
+    """Returns the problem that a KernelBench-style file states, whatever the file is called.
+
+    Raises:
+        BadInput: the file cannot be used.
+    """
+    return catalog.from_reference(path.expanduser(), None)
+
+
+def find_device(wanted: str, languages: tuple[Language, ...] = ()) -> str:
+    """Returns the device to use: `cpu` or `cuda:N`.
+
+    Args:
+        wanted: `auto`, `cpu`, `cuda` or `cuda:N`.
+        languages: that the candidates are in, if known: C++ ones run on a CPU.
+
+    Raises:
+        BadInput: no such kind of device.
+        DeviceNotFound: this machine has it not.
+    """
+    found = devices()
+    if wanted == "auto":
+        return "cpu" if languages and set(languages) == {Language.CPP} else found[0]
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", wanted):
+        raise BadInput(f"unknown device {wanted}: give auto, cpu or cuda:N")
+    device = "cuda:0" if wanted == "cuda" else wanted
+    if device not in found:
+        raise DeviceNotFound(f"no device {device} on this machine; it has {', '.join(found)}")
+    return device
+
+
+def device_type(device: str) -> DeviceType:
+    """Returns the kind of a resolved device."""
+    return "cpu" if device == "cpu" else "cuda"
+
+
+def find_arithmetic(settings: Settings, problem: Problem, device: str) -> Arithmetic:
+    """Returns what kernels may compute in: as asked, else the problem's own; as the device has it."""
+    wanted = Arithmetic(settings.arithmetic) if settings.arithmetic else problem.arithmetic
+    return wanted.on(device_type(device))
+
+
+def new_run(settings: Settings, given: str) -> Run:
+    """Returns a run for the problem that `given` names (see `find_problem`); it has not begun.
+
+    Raises:
+        UnknownProblem: no problem has that name.
+        BadInput: device, languages and models do not fit together.
+        DeviceNotFound: this machine has not the device.
+    """
+    problem = find_problem(settings, given)
+    languages = tuple(dict.fromkeys(Language(name) for name in settings.languages))
+    device = find_device(settings.device, languages)
+    if device != "cpu" and Language.CPP in languages:
+        raise BadInput(f"C++ candidates run on a CPU, not on {device}: give --device cpu, or leave --language cpp out")
+    plan = PLANS[effort := Effort(settings.effort)]
+    now = datetime.now(UTC)
+    return Run(
+        id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        problem=problem,
+        arithmetic=find_arithmetic(settings, problem, device),
+        device=device,
+        languages=languages or DEFAULT_LANGUAGES[device_type(device)],
+        models=chosen_models(settings, catalog.recording(given, settings.problems)),
+        plan=plan.model_copy(update={"rounds": settings.rounds}) if settings.rounds else plan,
+        effort=effort,
+        created=now,
+    )
+
+
+def chosen_models(settings: Settings, recording: Path) -> tuple[str, ...]:
+    """Returns who will be asked: what was chosen, else the recording where no server is known.
+
+    A run may be resumed from another folder, so folders are made absolute; only a run's own mailbox, and a recording in
+    the catalog, are found again by the run's settings, and move with them.
+
+    Args:
+        settings: with models, server and key.
+        recording: where the problem's own recording would lie.
+
+    Raises:
+        BadInput: a server without a model's name, or a name without a server.
+    """
+    server = bool(settings.api_key or settings.base_url)
+    if not settings.model and server:
+        raise BadInput(
+            "OPENAI_API_KEY or AGENTGEN_BASE_URL is set, but no model is named: give --model NAME (or --model recorded)"
+        )
+    chosen: list[str] = []
+    for name in settings.model or (RECORDED,):
+        kind, colon, folder = name.partition(":")
+        if name == RECORDED:
+            shipped = recording.parent.parent == settings.problems
+            chosen.append(RECORDED if shipped else f"{RECORDED}:{recording.resolve()}")
+        elif kind in (RECORDED, MAILBOX) and colon:
+            if not folder:
+                raise BadInput(f"{name} names no folder: give --model {kind} or --model {kind}:DIR")
+            chosen.append(f"{kind}:{Path(folder).expanduser().resolve()}")
+        elif name == MAILBOX or server:
+            chosen.append(name)
+        else:
+            raise BadInput(
+                f"no server for the model {name}: set OPENAI_API_KEY or AGENTGEN_BASE_URL, "
+                f"or give --model {RECORDED} or --model {MAILBOX}"
+            )
+    return tuple(chosen)
+
+
+def open_models(settings: Settings, run: Run) -> tuple[ChatModel, ...]:
+    """Returns the models of a run, ready to be asked.
+
+    Raises:
+        NothingRecorded: the problem has no recording.
+        BadInput: the recording cannot be used.
+        ModelUnavailable: OpenAI without a key.
+    """
+    return tuple(_open_model(settings, run, name) for name in run.models)
+
+
+def _open_model(settings: Settings, run: Run, name: str) -> ChatModel:
+    kind, _, folder = name.partition(":")
+    if kind == RECORDED:
+        return RecordedModel(Path(folder) if folder else catalog.recording(run.problem.name, settings.problems))
+    if kind == MAILBOX:
+        return MailboxModel(Path(folder) if folder else run_folder(settings, run) / "mailbox")
+    # Here and not above: importing openai takes half a second, which only its users should wait.
+    from agentgen.models.client import OpenAIModel
+
+    return OpenAIModel(name, settings.base_url, settings.api_key)
+
+
+def is_replayed(run: Run) -> bool:
+    """Returns whether replies of a run come from a recording."""
+    return any(name.partition(":")[0] == RECORDED for name in run.models)
+
+
+def run_folder(settings: Settings, run: Run) -> Path:
+    """Returns where a run leaves its files. Not made yet."""
+    return settings.results / "runs" / run.id
+
+
+def ledger(settings: Settings) -> Ledger:
+    """Returns the opened run database.
+
+    Raises:
+        StoreUnavailable: it cannot be opened.
+    """
+    return open_ledger(settings.store)
+
+
+def store_shown(settings: Settings) -> str:
+    """Returns the store's URL without its password; only for one that could be opened."""
+    return make_url(settings.store).render_as_string(hide_password=True)
+
+
+def judge(problem: Problem, device: str, arithmetic: Arithmetic, effort: Effort) -> LocalJudge:
+    """Returns the judge of a problem on a device; a context manager, its program starts when first needed."""
+    return LocalJudge(problem, device, arithmetic, effort)

@@ -1,0 +1,1 @@
+"""Devices doing evaluations: the orchestrator's side of the judge programs."""

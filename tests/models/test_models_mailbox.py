@@ -1,0 +1,77 @@
+"""The mailbox, with answers written by other threads and hands."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from agentgen.errors import ModelUnavailable, ReplyPending
+from agentgen.models.chat import ChatModel
+from agentgen.models.exchange import read_request, reply_path, request_path
+from agentgen.models.mailbox import REST_S, MailboxModel
+from agentgen.records.chat import ChatReply, ChatRequest, Role
+
+REQUEST = ChatRequest(role=Role.IDEAS, problem="conv2d", target="cpu", parent="ab" * 8, system="s", prompt="p")
+
+
+def test_asks_once_then_answers(tmp_path: Path) -> None:
+    model: ChatModel = MailboxModel(tmp_path / "box")
+    with pytest.raises(ReplyPending, match=request_path(tmp_path / "box", REQUEST).name):
+        model.ask(REQUEST)
+    request = request_path(tmp_path / "box", REQUEST)
+    assert read_request(request) == REQUEST
+    written_ns = request.stat().st_mtime_ns
+    with pytest.raises(ReplyPending):
+        model.ask(REQUEST)
+    assert request.stat().st_mtime_ns == written_ns
+
+    answer = reply_path(tmp_path / "box", REQUEST)
+    answer.write_text("")  # an editor was opened
+    with pytest.raises(ReplyPending):
+        model.ask(REQUEST)
+    answer.write_text("Tile it.")
+    assert model.ask(REQUEST) == ChatReply(text="Tile it.", model="mailbox")
+    answer.write_text("---\nmodel: a colleague\n---\nTile it.")
+    assert model.ask(REQUEST).model == "a colleague"
+
+
+def test_another_attempt_is_another_request(tmp_path: Path) -> None:
+    model = MailboxModel(tmp_path)
+    reply_path(tmp_path, REQUEST).write_text("Of no use.")
+    again = REQUEST.model_copy(update={"attempt": 1})
+    with pytest.raises(ReplyPending):
+        model.ask(again)
+
+
+def test_a_reply_being_written_is_waited_for(tmp_path: Path) -> None:
+    answer = reply_path(tmp_path, REQUEST)
+    started = threading.Event()
+
+    def write_in_pieces() -> None:
+        with answer.open("w") as file:
+            for piece in ("Tile ", "it ", "well."):
+                file.write(piece)
+                file.flush()
+                started.set()
+                time.sleep(REST_S / 4)
+
+    writer = threading.Thread(target=write_in_pieces)
+    writer.start()
+    started.wait(5)
+    assert MailboxModel(tmp_path).ask(REQUEST).text == "Tile it well."
+    writer.join()
+
+
+def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "box").write_text("")
+    with pytest.raises(ModelUnavailable, match="box cannot be used"):
+        MailboxModel(tmp_path / "box").ask(REQUEST)
+
+
+def test_spoilt_front_matter_names_the_file(tmp_path: Path) -> None:
+    reply_path(tmp_path, REQUEST).write_text("---\ncost_usd: a lot\n---\nTile it.")
+    with pytest.raises(ModelUnavailable, match=r"reply\.md: cost_usd.*correct the file"):
+        MailboxModel(tmp_path).ask(REQUEST)

@@ -1,0 +1,79 @@
+"""Records as a run leaves them, for the tests of reports."""
+
+from __future__ import annotations
+
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.idea import Category, Idea
+from agentgen.records.machine import Machine
+from agentgen.records.problem import Arithmetic
+from agentgen.records.trial import Accuracy, Check, Clock, Outcome, Speedup, Timing, Trial
+
+MACHINE = Machine(
+    device_type="cpu",
+    device="AMD EPYC 9554",
+    cores=2,
+    memory_bytes=8 << 30,
+    last_level_cache_bytes=32 << 20,
+    torch="2.13.0",
+    triton=None,
+    python="3.11.7",
+)
+
+
+def idea(title: str, parent: str = "root") -> Idea:
+    return Idea(parent=parent, category=Category.MEMORY_ACCESS, title=title, reasoning="because")
+
+
+def candidate(text: str, of: Idea, *, parent: str | None = None, repair: int = 0) -> Candidate:
+    return Candidate(source=text, language=Language.CPP, idea=of.id, parent=parent, repair=repair)
+
+
+def passed(of: Candidate, ratio: float, low: float, high: float, *, timed: bool = True) -> Trial:
+    timing = Timing(
+        clock=Clock.WALL,
+        median_us=6214.4 / ratio,
+        low_us=6000 / ratio,
+        high_us=6500 / ratio,
+        calls_per_window=4,
+        windows=25,
+        guests=1,
+        copy_us=80,
+    )
+    speedup = Speedup(baseline="eager", baseline_us=6214.4, ratio=ratio, low=low, high=high, faster=low > 1.01)
+    return Trial(
+        candidate=of.id,
+        problem="conv2d",
+        arithmetic=Arithmetic.FP32,
+        machine=MACHINE,
+        outcome=Outcome.PASSED,
+        checks=(Check(name="own work", passed=True, evidence="0 foreign kernels"),),
+        accuracy=(accuracy("main", "normal", 2e-7), accuracy("main", "scaled", 9e-7), accuracy("tiny", "zeros", 1e-8)),
+        timing=timing if timed else None,
+        speedups=(speedup,) if timed else (),
+        roofline_fraction=0.31 if timed else None,
+        seconds={"start": 0.01, "build": 0.25, "check": 1.5, "time": 2.0},
+    )
+
+
+def failed(of: Candidate, outcome: Outcome, *reasons: str) -> Trial:
+    return Trial(
+        candidate=of.id,
+        problem="conv2d",
+        arithmetic=Arithmetic.FP32,
+        machine=MACHINE,
+        outcome=outcome,
+        reasons=reasons,
+        log="[bold]guest says[/bold]",
+    )
+
+
+def accuracy(workload: str, family: str, relative_l2: float) -> Accuracy:
+    return Accuracy(
+        workload=workload,
+        family=family,
+        draws=3,
+        relative_l2=relative_l2,
+        gate=2e-6,
+        torch_relative_l2=1e-7,
+        worst_element=relative_l2 / 2e-6 / 2,
+    )

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+from search_factories import (
+    PROBLEM,
+    REFERENCE,
+    TARGET,
+    accuracy,
+    make_candidate,
+    make_idea,
+    make_run,
+    passed,
+    source_text,
+    untimed,
+)
+
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.chat import Role
+from agentgen.records.idea import Category
+from agentgen.records.problem import Arithmetic, OwnWork
+from agentgen.records.run import Plan, Run
+from agentgen.records.trial import Check, Outcome
+from agentgen.search.facts import system_text
+from agentgen.search.feedback import trial_line, trial_report, useful_log
+from agentgen.search.ideas import ideas_request
+from agentgen.search.prompts import render
+from agentgen.search.tree import Node, Tree
+from agentgen.search.write import repair_request, write_request
+from agentgen.store.rows import IdeaRow
+
+RUN = make_run(Plan(), languages=(Language.CPP, Language.TRITON))
+EMPTY = Tree(RUN, (), (), {})
+
+
+def grown_tree() -> tuple[Tree, Node]:
+    """An idea on the root that passed in C++ and failed in Triton, an idea on that, and the C++ node."""
+    first = make_idea(PROBLEM.root(RUN.arithmetic), "Wider vectors")
+    good = make_candidate(source_text("1.3"), first)
+    bad = make_candidate(source_text("WRONG_VALUES"), first, Language.TRITON)
+    second = make_idea(good.id, "Two rows at once")
+    better = Candidate(source=source_text("1.6"), language=Language.CPP, idea=second.id, parent=good.id)
+    nodes = (
+        Node(1, good, passed(good, 1.3)),
+        Node(1, bad, untimed(bad, Outcome.WRONG_VALUES)),
+        Node(2, better, passed(better, 1.6)),
+    )
+    return Tree(RUN, (IdeaRow(round=1, idea=first), IdeaRow(round=2, idea=second)), nodes, {}), nodes[2]
+
+
+def prompts() -> dict[str, str]:
+    """Every kind of prompt there is."""
+    tree, node = grown_tree()
+    idea = tree.ideas[0].idea
+    next_idea = make_idea(node.candidate.id, "Pack the weights")
+    failed = tree.nodes[1]
+    found = {
+        "ideas-root": ideas_request(EMPTY, TARGET, None, 4),
+        "ideas-candidate": ideas_request(tree, TARGET, node, 2),
+        "repair": repair_request(RUN, TARGET, idea, failed),
+        "write-from-parent": write_request(tree, TARGET, next_idea, Language.CPP),
+        "write-in-another-language": write_request(tree, TARGET, next_idea, Language.TRITON),
+        **{f"write-{language.value}": write_request(EMPTY, TARGET, make_idea("x"), language) for language in Language},
+    }
+    return {name: f"{request.system}\n{request.prompt}" for name, request in found.items()}
+
+
+@pytest.mark.parametrize("name", sorted(prompts()))
+def test_nothing_is_left_unfilled_and_texts_are_put_in_as_they_are(name: str) -> None:
+    text = prompts()[name].replace("costs $1", "").replace("$x of {y}", "")
+    assert "$" not in text
+    assert "None" not in re.sub(r"`None`", "", text)
+    assert REFERENCE.replace("costs $1", "").strip() in text
+
+
+@pytest.mark.parametrize("name", sorted(prompts()))
+def test_every_prompt_states_the_rules_and_the_target(name: str) -> None:
+    text = prompts()[name]
+    for needed in (
+        "relative L2 error",
+        "2e-6",
+        "float64 oracle",
+        "strict",
+        "counts as cheating",
+        "Example 9000",
+        "2 cores for this process",
+        "20 GB/s",
+        "fp32 0.15",
+        "PyTorch 2.13.0",
+        "rows = 1024, features = 512",
+        "| parameter or buffer `shift` | (512) | float32 |",
+        "`ragged`: rows = 37, features = 19",
+        "the bound is 209.8 us, by memory",
+        "eager 900 us; compile 640.5 us",
+        "compile, is what you race",
+    ):
+        assert needed in text, needed
+
+
+def test_ideas_on_the_root_ask_for_the_form_that_is_parsed() -> None:
+    request = ideas_request(EMPTY, TARGET, None, 4)
+    assert (request.role, request.target, request.parent) == (Role.IDEAS, "cpu", PROBLEM.root(RUN.arithmetic))
+    assert (
+        '{"ideas": [{"category": "...", "title": "...", "reasoning": "...", "predicted_speedup": 1.5}]}'
+        in request.prompt
+    )
+    assert all(f'"{category.value}"' in request.prompt for category in Category)
+    assert all(f"**{category.value}**" in request.prompt for category in Category)
+    assert "exactly 4 distinct ideas" in request.prompt
+    assert "Nothing yet" in request.prompt
+
+
+def test_ideas_on_a_candidate_know_its_source_its_line_and_all_outcomes() -> None:
+    tree, node = grown_tree()
+    prompt = ideas_request(tree, TARGET, node, 2).prompt
+    assert node.candidate.source.strip() in prompt
+    assert "Wider vectors (1.30x, 492.7 us) -> Two rows at once (1.60x, 400.3 us)" in prompt
+    assert (
+        "- **Wider vectors** (memory access; on the reference) [in the line of the kernel above]: "
+        "cpp: 1.30x, 492.7 us; triton: WRONG_VALUES: it ended WRONG_VALUES" in prompt
+    )
+    assert "- **Two rows at once** (memory access; on the kernel of 'Wider vectors')" in prompt
+    assert "Against compile (640.5 us): 1.600x (95% interval 1.584 to 1.616)" in prompt
+    assert "Share of the roofline bound reached: 52.4%" in prompt
+    assert "Kernel `addrow_v16`: 40 registers, 0 bytes of spills" in prompt
+
+
+@pytest.mark.parametrize(
+    ("language", "needed"),
+    [
+        (Language.CPP, ("jit.cpp(", "__AVX512F__", "OpenMP", 'extern "C" void')),
+        (Language.CUDA, ("jit.cuda(", "k.scale[(n + 255) // 256, 256, 0]", "cp.async", "sm_90a", "cuda_bf16.h")),
+        (Language.TRITON, ("Triton 3.7.1", '"tf32x3"', "@triton.autotune", "mask=")),
+    ],
+)
+def test_a_write_request_explains_its_language_and_the_contract(language: Language, needed: tuple[str, ...]) -> None:
+    request = write_request(EMPTY, TARGET, make_idea("x", "Wider vectors"), language)
+    assert (request.role, request.target, request.parent) == (
+        Role.WRITE,
+        language.value,
+        make_idea("x", "Wider vectors").id,
+    )
+    for text in (
+        *needed,
+        "**Wider vectors** (memory access)",
+        "class ModelNew",
+        "prepare(self)",
+        "exactly one fenced block",
+    ):
+        assert text in request.prompt, text
+
+
+def test_a_write_request_shows_the_parent_and_the_best_one_in_its_own_language() -> None:
+    tree, node = grown_tree()
+    idea = make_idea(node.candidate.id)
+    own = make_candidate(source_text("1.1"), tree.ideas[0].idea, Language.TRITON)
+    tree = Tree(RUN, tree.ideas, (*tree.nodes, Node(2, own, passed(own, 1.1))), {})
+    same, other = (write_request(tree, TARGET, idea, language).prompt for language in (Language.CPP, Language.TRITON))
+    assert node.candidate.source.strip() in same
+    assert own.source.strip() not in same
+    assert node.candidate.source.strip() in other
+    assert own.source.strip() in other
+
+
+def test_a_repair_request_shows_what_went_wrong() -> None:
+    tree, _ = grown_tree()
+    failed = tree.nodes[1]
+    request = repair_request(RUN, TARGET, tree.ideas[0].idea, failed)
+    assert (request.role, request.target, request.parent) == (Role.REPAIR, "triton", failed.candidate.id)
+    assert failed.candidate.source.strip() in request.prompt
+    assert "- Outcome: WRONG_VALUES\n- Reason: it ended WRONG_VALUES" in request.prompt
+
+
+def test_the_system_text_follows_arithmetic_and_own_work() -> None:
+    problem = PROBLEM.model_copy(update={"own_work": OwnWork.LIBRARY})
+    gpu: Run = RUN.model_copy(update={"device": "cuda:0", "arithmetic": Arithmetic.TF32, "problem": problem})
+    text = system_text(gpu)
+    assert "PyTorch itself in the same arithmetic, 1e-3)" in text
+    assert "computed in TF32" in text
+    assert "cuDNN) are allowed" in text
+    assert "A single TF32, FP16 or BF16 product" in system_text(gpu.model_copy(update={"device": "cpu"}))
+
+
+def test_a_failed_trial_is_reported_in_the_lines_that_matter() -> None:
+    candidate = make_candidate("x")
+    trial = untimed(candidate, Outcome.WRONG_VALUES).model_copy(
+        update={
+            "checks": (
+                Check(name="inputs unchanged", passed=True, evidence="same bits"),
+                Check(name="fresh output", passed=False, evidence="two calls share memory"),
+            ),
+            "accuracy": (
+                accuracy("main", "normal", 1e-7),
+                accuracy("ragged", "normal", 3e-2),
+                accuracy("ragged", "zeros", None),
+            ),
+            "log": "warming up\n\nk.cpp:12: error: no member\n",
+        }
+    )
+    assert trial_report(trial) == (
+        "- Outcome: WRONG_VALUES\n"
+        "- Reason: it ended WRONG_VALUES\n"
+        "- Failed check `fresh output`: two calls share memory\n"
+        "- Error at workload `ragged`, values `zeros`: relative L2 not finite (gate 2e-06, PyTorch itself 1e-07)\n"
+        "- Error at workload `ragged`, values `normal`: relative L2 0.03 (gate 2e-06, PyTorch itself 1e-07); "
+        "worst element at 1.5e+04 of its limit\n"
+        "- Within the gate: main/normal\n"
+        "\n"
+        "From the log:\n\n~~~text\nwarming up\nk.cpp:12: error: no member\n~~~"
+    )
+
+
+def test_a_trial_in_one_line() -> None:
+    candidate = make_candidate("x")
+    assert trial_line(None) == "not evaluated"
+    assert trial_line(untimed(candidate)) == "correct, not timed"
+    assert trial_line(passed(candidate, 2.0)) == "2.00x, 320.2 us"
+
+
+def test_a_long_log_is_cut_to_its_first_error_and_its_last_line() -> None:
+    lines = (
+        [f"line {i}" for i in range(100)]
+        + ["k.cu(3): error: x"]
+        + [f"note {i}" for i in range(100)]
+        + ["ValueError: y"]
+    )
+    kept = useful_log("\n".join(lines)).split("\n")
+    assert kept[:5] == ["line 96", "line 97", "line 98", "line 99", "k.cu(3): error: x"]
+    assert kept[-2:] == ["...", "ValueError: y"]
+    assert len(kept) == 32
+    assert useful_log("\n".join(lines[:100])).split("\n") == [f"line {i}" for i in range(70, 100)]
+
+
+def test_templates_are_strict() -> None:
+    with pytest.raises(KeyError, match="takes"):
+        render("again", prompt="p")
+    with pytest.raises(KeyError, match="takes"):
+        render("contract", surplus=1)
+
+
+def test_every_template_is_used() -> None:
+    package = files("agentgen.search.prompts")
+    stems = {entry.name.removesuffix(".md") for entry in package.iterdir() if entry.name.endswith(".md")}
+    by_value = {f"lang-{language.value}" for language in Language}
+    by_value |= {f"arithmetic-{arithmetic.value}" for arithmetic in Arithmetic}
+    by_value |= {f"own-work-{own.value}" for own in OwnWork} | {"playbook-cpu", "playbook-cuda"}
+    literal = {"system", "facts", "contract", "ideas", "write", "repair", "again", "orientation"}
+    assert stems == by_value | literal | {"parent-root", "parent-candidate"}

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from search_factories import make_candidate, make_idea, passed, untimed
+
+from agentgen.records.candidate import Language
+from agentgen.records.idea import Idea
+from agentgen.records.trial import Outcome, Trial
+from agentgen.search.select import best, eligible, next_parent
+from agentgen.search.tree import Node
+
+A, B, C = (make_idea(title=f"Idea {letter}") for letter in "ABC")
+
+
+def node(
+    name: str,
+    idea: Idea,
+    ratio: float,
+    low: float | None = None,
+    high: float | None = None,
+    language: Language = Language.TRITON,
+) -> Node:
+    candidate = make_candidate(f"# {name}\n", idea, language)
+    return Node(1, candidate, passed(candidate, ratio, low, high))
+
+
+def without_time(name: str, outcome: Outcome = Outcome.PASSED) -> Node:
+    candidate = make_candidate(f"# {name}\n", A)
+    trial: Trial = untimed(candidate, outcome)
+    return Node(1, candidate, trial)
+
+
+def order(nodes: list[Node]) -> list[Node]:
+    chosen: list[Node] = []
+    while parent := next_parent(nodes, chosen, ()):
+        chosen.append(parent)
+    return chosen
+
+
+def test_clear_differences_are_ranked_by_the_lower_end() -> None:
+    slow, fast, middle = node("slow", A, 1.0), node("fast", A, 3.0), node("middle", A, 2.0)
+    assert order([slow, fast, middle]) == [fast, middle, slow]
+
+
+def test_a_wide_interval_earns_nothing() -> None:
+    lucky = node("lucky", A, 3.0, low=1.0, high=5.0)
+    steady = node("steady", B, 2.0)
+    assert eligible([lucky, steady]) == (lucky, steady)
+    # The lucky one ties with the steady one (its interval reaches above), so its lower median decides.
+    assert best([lucky, steady]) == lucky
+    # With an interval that ends below the leader's, it is no tie.
+    assert best([node("lucky", A, 3.0, low=1.0, high=1.9), steady]) == steady
+
+
+def test_among_ties_another_idea_and_another_language_come_first() -> None:
+    first = node("first", A, 2.02)
+    same = node("same", A, 2.01)
+    other_language = node("cuda", A, 2.00, language=Language.CUDA)
+    other_both = node("both", B, 1.99, language=Language.CUDA)
+    assert order([same, other_language, other_both, first]) == [first, other_both, same, other_language]
+
+
+def test_no_tie_no_diversity() -> None:
+    first, same, other = node("first", A, 3.0), node("same", A, 2.9, low=2.8, high=3.0), node("other", B, 1.5)
+    assert order([first, same, other]) == [first, same, other]
+
+
+def test_the_same_trials_in_any_order_choose_the_same() -> None:
+    nodes = [node(str(i), idea, 2.0) for i, idea in enumerate((A, B, C))]
+    assert order(nodes) == order(nodes[::-1])
+
+
+def test_untimed_candidates_are_parents_only_where_nothing_was_timed() -> None:
+    checked, failed = without_time("checked"), without_time("failed", Outcome.WRONG_VALUES)
+    compiled, open_ = without_time("compiled", Outcome.NOT_RUN), Node(1, make_candidate("# open\n", A), None)
+    timed = node("timed", B, 0.5)
+    assert eligible([checked, failed, compiled, open_, timed]) == (timed,)
+    assert order([checked, failed, compiled, open_]) == [checked]
+    assert best([failed, compiled, open_]) is None
+
+
+def test_excluded_candidates_are_passed_over() -> None:
+    first, second = node("first", A, 2.0), node("second", B, 1.0)
+    assert next_parent([first, second], (), {first.candidate.id}) == second
+    assert next_parent([first], (), {first.candidate.id}) is None

@@ -1,0 +1,193 @@
+"""The ledger: what goes in comes out, once, in order."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agentgen.errors import BadInput, StoreUnavailable
+from agentgen.records.chat import ChatReply
+from agentgen.records.run import RunStatus
+from agentgen.store.ledger import Ledger, open_ledger
+from agentgen.store.rows import CandidateRow, Exchange, IdeaRow, Spent
+
+if TYPE_CHECKING:
+    from conftest import Make
+
+RUN = "20261121-conv2d-aaaa"
+
+
+@pytest.fixture
+def started(ledger: Ledger, make: Make) -> Ledger:
+    ledger.create_run(make.run(RUN))
+    return ledger
+
+
+def test_a_run_and_where_it_stands(ledger: Ledger, url: str, make: Make) -> None:
+    run = make.run(RUN)
+    assert ledger.create_run(run)
+    assert ledger.run(RUN) == run
+    ledger.set_status(RUN, RunStatus.WAITING)
+    ledger.set_target(RUN, make.target())
+    now = run.model_copy(update={"status": RunStatus.WAITING, "target": make.target()})
+    assert ledger.run(RUN) == now
+    assert not ledger.create_run(run)  # as a resumed start would
+    assert ledger.run(RUN) == now
+    with open_ledger(url) as again:
+        assert again.runs() == (now,)
+
+
+def test_an_id_belongs_to_one_run(started: Ledger, make: Make) -> None:
+    with pytest.raises(BadInput, match=RUN):
+        started.create_run(make.run(RUN).model_copy(update={"device": "cuda:0"}))
+
+
+def test_a_run_that_has_its_target_from_the_start(ledger: Ledger, make: Make) -> None:
+    run = make.run(RUN).model_copy(update={"target": make.target()})
+    ledger.create_run(run)
+    assert ledger.run("latest") == run
+
+
+def test_runs_by_reference(ledger: Ledger, make: Make) -> None:
+    with pytest.raises(BadInput, match="no run yet"):
+        ledger.run("latest")
+    ids = ["20261121-a", "20261121-b", "20261122-c", "20261122-c-more", "z1", "z2", "z3"]
+    for run_id in ids:
+        ledger.create_run(make.run(run_id))
+    assert [run.id for run in ledger.runs()] == ids
+    assert ledger.run("latest").id == "z3"
+    assert ledger.run("20261122-c").id == "20261122-c"
+    assert ledger.run("20261122-c-").id == "20261122-c-more"
+    with pytest.raises(BadInput, match=r"2 runs start with '20261121'.*: 20261121-b, 20261121-a$"):
+        ledger.run("20261121")
+    for nobody in ("nobody", "", "%", "Z3"):
+        with pytest.raises(BadInput, match=r"no run is called .*: z3, z2, z1, 20261122-c-more, 20261122-c$"):
+            ledger.run(nobody)
+
+
+def test_ideas(started: Ledger, make: Make) -> None:
+    assert started.add_idea(RUN, 1, make.idea(1))
+    assert started.add_idea(RUN, 2, make.idea(0))
+    assert not started.add_idea(RUN, 3, make.idea(1))
+    assert started.ideas(RUN) == (IdeaRow(round=1, idea=make.idea(1)), IdeaRow(round=2, idea=make.idea(0)))
+
+
+def test_candidates(started: Ledger, make: Make) -> None:
+    assert started.add_candidate(RUN, 1, make.candidate(1))
+    assert started.add_candidate(RUN, 1, make.candidate(0))
+    assert not started.add_candidate(RUN, 2, make.candidate(1))
+    rows = started.candidates(RUN)
+    assert rows == tuple(CandidateRow(round=1, candidate=make.candidate(number)) for number in (1, 0))
+
+
+def test_trials(started: Ledger, url: str, make: Make) -> None:
+    for number in (0, 1):
+        started.add_candidate(RUN, 1, make.candidate(number))
+    trials = (make.failed(1), make.passed(0), make.passed(1))
+    for trial in trials:
+        assert started.add_trial(RUN, trial)
+        assert not started.add_trial(RUN, trial)
+    assert started.trials(RUN) == trials
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as plain:
+        query = (
+            "select t.outcome, c.language, t.speedup, t.faster, t.median_us, t.problem, t.arithmetic, t.machine_id "
+            "from trial t join candidate c on c.run_id = t.run_id and c.id = t.candidate order by t.seq"
+        )
+        place = ("conv2d", "fp32", trials[0].machine.id)
+        assert plain.execute(query).fetchall() == [
+            ("WRONG_VALUES", "cpp", None, None, None, *place),
+            ("PASSED", "cpp", 2.0, 1, 5.1, *place),
+            ("PASSED", "cpp", 2.0, 1, 5.1, *place),
+        ]
+
+
+def test_a_trial_needs_its_candidate(started: Ledger, make: Make) -> None:
+    with pytest.raises(StoreUnavailable, match="FOREIGN KEY"):
+        started.add_trial(RUN, make.passed())
+    assert started.trials(RUN) == ()
+
+
+def test_the_same_candidate_in_two_runs(started: Ledger, url: str, make: Make) -> None:
+    started.create_run(make.run("other"))
+    assert started.add_candidate(RUN, 1, make.candidate())
+    assert started.add_candidate("other", 2, make.candidate())
+    assert [row.round for row in started.candidates("other")] == [2]
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as plain:
+        assert plain.execute("select text from blob").fetchall() == [(make.candidate().source,)]
+
+
+def test_an_exchange(started: Ledger, make: Make) -> None:
+    request, reply = make.request(), make.reply()
+    assert started.add_request(RUN, request)
+    assert not started.add_request(RUN, request)
+    assert started.reply(RUN, request.id) is None
+    assert started.exchanges(RUN) == (Exchange(request=request),)
+    assert started.add_reply(RUN, request, reply)
+    assert not started.add_reply(RUN, request, make.reply("Something else."))
+    assert started.reply(RUN, request.id) == reply
+    assert started.exchanges(RUN) == (Exchange(request=request, reply=reply),)
+
+
+def test_a_reply_brings_its_request(started: Ledger, make: Make) -> None:
+    assert started.add_reply(RUN, make.request(), make.reply())
+    assert started.exchanges(RUN) == (Exchange(request=make.request(), reply=make.reply()),)
+
+
+def test_each_reply_is_its_own(started: Ledger, make: Make) -> None:
+    for number in (0, 1):
+        started.add_reply(RUN, make.request(number), make.reply(f"{number}"))
+    assert [exchange.reply and exchange.reply.text for exchange in started.exchanges(RUN)] == ["0", "1"]
+    one = started.reply(RUN, make.request(1).id)
+    assert one is not None
+    assert one.text == "1"
+    assert started.reply(RUN, "nobody") is None
+
+
+def test_a_branch_that_ended(started: Ledger, make: Make) -> None:
+    request = make.request()
+    started.add_request(RUN, request)
+    assert started.ended(RUN) == {}
+    assert started.end_branch(RUN, request.id, "nothing recorded")
+    assert not started.end_branch(RUN, request.id, "another reason")
+    assert started.ended(RUN) == {request.id: "nothing recorded"}
+    assert started.exchanges(RUN)[0].ended == "nothing recorded"
+    with pytest.raises(BadInput, match="no request nobody"):
+        started.end_branch(RUN, "nobody", "why")
+
+
+def test_what_was_spent(started: Ledger, make: Make) -> None:
+    assert started.spent(RUN) == Spent(requests=0, input_tokens=0, output_tokens=0, cost_usd=0)
+    started.add_request(RUN, make.request(9))  # not answered: nothing spent
+    for number in (0, 1):
+        started.add_reply(RUN, make.request(number), make.reply())
+    assert started.spent(RUN) == Spent(requests=2, input_tokens=20, output_tokens=8, cost_usd=0.5)
+    started.add_reply(RUN, make.request(2), ChatReply(text="x", model="m", input_tokens=1))
+    assert started.spent(RUN) == Spent(requests=3, input_tokens=21, output_tokens=None, cost_usd=None)
+
+
+def test_a_run_that_is_not_there(started: Ledger, make: Make) -> None:
+    for call in (
+        lambda: started.set_status("x", RunStatus.DONE),
+        lambda: started.set_target("x", make.target()),
+        lambda: started.add_idea("x", 1, make.idea()),
+        lambda: started.add_candidate("x", 1, make.candidate()),
+        lambda: started.add_trial("x", make.passed()),
+        lambda: started.add_request("x", make.request()),
+        lambda: started.add_reply("x", make.request(), make.reply()),
+        lambda: started.end_branch("x", "y", "z"),
+        lambda: started.ideas("x"),
+        lambda: started.exchanges("x"),
+        lambda: started.spent("x"),
+    ):
+        with pytest.raises(BadInput, match="run x"):
+            call()
+
+
+def test_closing_leaves_one_file(url: str, make: Make) -> None:
+    with open_ledger(url) as ledger:
+        ledger.create_run(make.run(RUN))
+    folder = Path(url.removeprefix("sqlite:///")).parent
+    assert [entry.name for entry in folder.iterdir()] == ["agentgen.db"]

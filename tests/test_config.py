@@ -1,0 +1,111 @@
+"""Settings come from four layers; what cannot be used is named with the place it stands at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from agentgen import config
+from agentgen.cli.options import ArithmeticName, EffortName, LanguageName
+from agentgen.config import Layer, load
+from agentgen.errors import BadConfig
+from agentgen.records.candidate import Language
+from agentgen.records.problem import Arithmetic
+from agentgen.records.run import Effort
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "agentgen.toml"
+    file.write_text(text)
+    return file
+
+
+def test_without_anything_said_the_defaults_hold(tmp_path: Path) -> None:
+    settings = load(Layer(), {}, tmp_path)
+    assert settings.results == tmp_path / "results"
+    assert settings.store == f"sqlite:///{tmp_path / 'results' / 'agentgen.db'}"
+    assert (settings.problems / "conv2d" / "problem.yaml").is_file()
+    assert (settings.device, settings.effort, settings.model, settings.languages) == ("auto", "quick", (), ())
+    assert settings.api_key is settings.base_url is settings.arithmetic is settings.rounds is None
+
+
+def test_each_layer_wins_over_the_ones_below(tmp_path: Path) -> None:
+    write(tmp_path, '[agentgen]\nmodel = "file"\nstore = "sqlite:///file.db"\nrounds = 3\ndevice = "cpu"\n')
+    environment = {"AGENTGEN_MODEL": "environment", "AGENTGEN_STORE": "sqlite:///environment.db"}
+    settings = load(Layer(model=("flag",)), environment, tmp_path)
+    assert settings.model == ("flag",)
+    assert settings.store == "sqlite:///environment.db"
+    assert (settings.rounds, settings.device) == (3, "cpu")
+
+
+def test_the_nearest_file_above_counts_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    write(tmp_path, '[agentgen]\nproblems = "far"\n')
+    write(tmp_path / "a", '[agentgen]\nproblems = "near"\nmodel = ["one", "two"]\nlanguages = ["triton"]\n')
+    settings = load(Layer(), {}, inner)
+    assert settings.problems == tmp_path / "a" / "near"
+    assert settings.model == ("one", "two")
+    assert settings.languages == ("triton",)
+
+
+def test_environment_paths_are_relative_to_the_working_folder_and_empty_means_unset(tmp_path: Path) -> None:
+    environment = {"AGENTGEN_PROBLEMS": "mine", "AGENTGEN_MODEL": "", "OPENAI_API_KEY": "", "AGENTGEN_BASE_URL": ""}
+    settings = load(Layer(), environment, tmp_path)
+    assert settings.problems == tmp_path / "mine"
+    assert settings.model == ()
+    assert settings.api_key is settings.base_url is None
+
+
+def test_a_key_is_read_but_never_shown(tmp_path: Path) -> None:
+    settings = load(Layer(), {"OPENAI_API_KEY": "sk-secret"}, tmp_path)
+    assert settings.api_key == "sk-secret"
+    assert "sk-secret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[agentgen\n", "line 1"),
+        ("[agentgen]\nmodle = 'x'\n", "unknown key modle; did you mean model?"),
+        ("[agentgen]\nzzz = 'x'\n", "unknown key zzz; known keys: model"),
+        ("[agentgen]\napi_key = 'sk'\n", "OPENAI_API_KEY"),
+        ("[agentgen]\nrounds = '3'\n", "rounds = '3': must be a whole number"),
+        ("[agentgen]\nrounds = true\n", "must be a whole number"),
+        ("[agentgen]\nrounds = 0\n", "at least 1"),
+        ("[agentgen]\neffort = 'huge'\n", "must be one of quick, full"),
+        ("[agentgen]\nlanguages = ['cobol']\n", "must be one of triton, cuda, cpp"),
+        ("[agentgen]\nmodel = 3\n", "must be a text"),
+        ("model = 'x'\n", "only a table [agentgen]"),
+        ("agentgen = 3\n", "only a table [agentgen]"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, says: str) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(BadConfig) as caught:
+        load(Layer(), {}, tmp_path)
+    assert says in str(caught.value)
+    if "at least 1" not in says:
+        assert str(file) in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "agentgen.toml").write_bytes(b"\xff\xfe[")
+    with pytest.raises(BadConfig, match=r"agentgen\.toml"):
+        load(Layer(), {}, tmp_path)
+
+
+def test_inside_the_checkout_results_go_to_its_own_folder() -> None:
+    root = config.repository()
+    if root is None:
+        pytest.skip("not run from a checkout")
+    assert load(Layer(), {}, root / "tests").results == root / "results"
+
+
+def test_the_choices_are_those_of_the_records() -> None:
+    """The command line repeats them, as importing the records would cost `--help` half of its time."""
+    assert set(config.LANGUAGES) == {item.value for item in Language} == set(get_args(LanguageName))
+    assert set(config.ARITHMETICS) == {item.value for item in Arithmetic} == set(get_args(ArithmeticName))
+    assert set(config.EFFORTS) == {item.value for item in Effort} == set(get_args(EffortName))
