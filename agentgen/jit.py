@@ -15,7 +15,8 @@ is understood); two definitions of one name in `#if` branches with different par
 references; templates (write an extern "C" kernel that calls one); cluster and cooperative launches, TMA descriptors;
 setting `__constant__` variables from Python; several source files. NVRTC runs in this process and cannot be timed out.
 
-One file, and longer than its neighbours, because an exported kernel carries it along: it imports nothing but torch.
+One file, twice as long as its neighbours, because an exported kernel carries it along: it imports nothing but torch.
+Its parts, in order: parameters, the cache, CUDA C++, launching, C++.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import operator
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -66,7 +68,7 @@ def builds() -> list[dict[str, Any]]:
 
 # ---- parameters: read from the source, and filled from Python --------------------------------------------------------
 
-_TYPES = {  # struct's format letter: its ctype, and the C types it stands for as `_kind` writes them
+_TYPES = {  # struct's format letter: its ctype, and the C types it stands for, their words sorted
     "?": (ctypes.c_bool, "bool"),
     "f": (ctypes.c_float, "float"),
     "d": (ctypes.c_double, "double"),
@@ -101,7 +103,8 @@ _ATTRIBUTE = re.compile(rf"\b(?:__\w+__|alignas)\s*{_NESTED}|\[\[.*?\]\]", re.DO
 _FUNCTION = re.compile(rf"(?P<before>.*?)\b(?P<name>\w+)\s*(?P<list>{_NESTED})\s*(?:noexcept\s*)?", re.DOTALL)
 _QUALIFIER = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|__grid_constant__|struct)\b|\b(?:cuda::)?std::")
 _ALIAS = re.compile(
-    r"\busing\s+(\w+)\s*=\s*([\w:\s*]+);|\btypedef\s+([\w:\s*]+?)\s*\b(\w+)\s*;|^\s*#\s*define\s+(\w+)[ \t]+([\w:*\t ]+?)\s*(?://.*)?$",
+    r"\busing\s+(\w+)\s*=\s*([\w:\s*]+);|\btypedef\s+([\w:\s*]+?)\s*\b(\w+)\s*;|"
+    r"^\s*#\s*define\s+(\w+)[ \t]+([\w:*\t ]+?)\s*(?://.*)?$",
     re.MULTILINE,
 )
 
@@ -165,6 +168,7 @@ class _Signature:
     text: str
     parameters: tuple[_Parameter, ...]
     returns: str
+    """struct's format letter, "" for void."""
 
     def convert(self, values: Sequence[Any], device: str) -> list[Any]:
         """Numbers and addresses in the order of the parameters; raises TypeError naming the parameter."""
@@ -180,11 +184,6 @@ class _Signature:
         return result
 
 
-def _kind(words: Sequence[str]) -> str:
-    """A C type's words sorted, without those that say nothing."""
-    return " ".join(sorted(word for word in words if word not in ("int", "signed"))) or "int"
-
-
 def _parameter(text: str, aliases: Mapping[str, str]) -> _Parameter:
     """Reads one declaration, such as `const float* __restrict__ x`; raises TypeError for what cannot be passed."""
     shown, plain = " ".join(text.split()), _QUALIFIER.sub(" ", text.split("=")[0])
@@ -195,7 +194,7 @@ def _parameter(text: str, aliases: Mapping[str, str]) -> _Parameter:
     for _ in range(3):  # an alias of an alias of an alias
         expanded = _QUALIFIER.sub(" ", " ".join(aliases.get(word, word) for word in words))
         is_pointer, words = is_pointer or "*" in expanded, re.findall(r"\w+", expanded)
-    kind = _kind(words)
+    kind = " ".join(sorted(word for word in words if word not in ("int", "signed"))) or "int"
     if "&" in plain or "(" in plain or not (is_pointer or (kind in _CODES and "<" not in plain)):
         raise TypeError(
             f"`{shown}` cannot be passed: only numbers (int, int64_t, float, double, bool, ...) and pointers"
@@ -208,16 +207,17 @@ def _signature(match: re.Match[str], aliases: Mapping[str, str]) -> _Signature:
     hidden = re.sub(rf"<[^<>]*>|{_NESTED}", lambda nested: nested[0].replace(",", "\0"), inner)
     pieces = [] if inner.strip() in ("", "void") else [piece.replace("\0", ",") for piece in hidden.split(",")]
     text = f"{match['name']}({', '.join(' '.join(piece.split()) for piece in pieces)})"
-    returns = re.sub(r"\b(__global__|extern__C|extern)\b", " ", _QUALIFIER.sub(" ", match["before"]))
+    returns = " ".join(re.sub(r"\b(?:__global__|extern__C|extern)\b", " ", match["before"]).split())
     try:
         parameters = tuple(_parameter(piece, aliases) for piece in pieces)
+        result = "" if returns == "void" else _parameter(f"{returns} result", aliases).code
     except TypeError as error:
         raise TypeError(f"{text}: {error}") from None
-    return _Signature(match["name"], text, parameters, _kind(re.findall(r"[\w*]+", returns)))
+    return _Signature(match["name"], text, parameters, result)
 
 
 def _definitions(text: str) -> Iterator[str]:
-    """What stands before the body of each function of C linkage, given text without comments, strings and `#` lines."""
+    """The text before each function body of C linkage. `text` has no comments, strings and preprocessor lines."""
     scopes, depth, start = [False], 0, 0  # scopes: whether names have C linkage; depth: inside a body
     for match in re.finditer(r"[{};]", text):
         head, start = text[start : match.start()], match.end()
@@ -264,7 +264,7 @@ def _cache_folder(base: str) -> Path:
 
 
 def _cached(key: Sequence[Any], tool: Sequence[str], suffix: str, build: Callable[[Path], str]) -> tuple[Path, str]:
-    """The built file and the compiler's log, from the cache or by `build`, which is given a folder and fills OUT there.
+    """The built file and the compiler's log: from the cache, or by `build`, which writes `out` into a folder.
 
     `tool` are the compiler's files; size and time of change stand for its version, so that nothing is run on a hit.
     Without a compiler (`tool` is empty) any version's build will do.
@@ -303,12 +303,16 @@ def _refused(title: str, log: str, notes: Sequence[str] = ()) -> CompileError:
 # ---- CUDA C++ --------------------------------------------------------------------------------------------------------
 
 _SHIM = "agentgen_jit.h"
-_STD = "\nnamespace std { using namespace ::cuda::std; }\n"
+_STD = """#if __has_include(<cuda/std/{0}>)
+#include <cuda/std/{0}>
+namespace std {{ using namespace ::cuda::std; }}
+#endif
+"""
 _EMPTY = ("stdint.h", "stddef.h", "math.h", "float.h", "limits.h", "stdio.h", "stdlib.h", "assert.h", "string.h")
 _HEADERS = {  # NVRTC has no headers of the host: what kernels need of them is built in, in the shim, or CCCL's
     **dict.fromkeys((*_EMPTY, *(f"c{header[:-2]}" for header in _EMPTY)), ""),
-    **{name: f"#include <cuda/std/{name}>{_STD}" for name in ("cmath", "limits", "type_traits", "utility", "array")},
-    "algorithm": f"#include <cuda/std/__algorithm_>{_STD}",
+    **{name: _STD.format(name) for name in ("cmath", "limits", "type_traits", "utility", "array")},
+    "algorithm": _STD.format("__algorithm_"),
     _SHIM: """
 using int8_t = signed char; using int16_t = short; using int32_t = int; using int64_t = long long;
 using uint8_t = unsigned char; using uint16_t = unsigned short; using uint32_t = unsigned int;
@@ -382,7 +386,7 @@ def cuda(source: str, options: Sequence[str] = (), arch: str | None = None) -> K
 
 def _nvrtc_options(options: Sequence[str], arch: str | None) -> list[str]:
     """`options` with what is missing, without those of nvcc that NVRTC refuses although they would change nothing."""
-    given = [options] if isinstance(options, str) else list(options)
+    given = shlex.split(options) if isinstance(options, str) else list(options)
     kept = [o for o in given if not re.match(r"-O\d|--expt-|--extended-lambda|-Xcompiler|-m64", o)]
     own_arch = [option for option in kept if re.match(r"--?(gpu-architecture|arch)\b", option)]
     if arch is None and not own_arch:
@@ -426,8 +430,9 @@ def _nvrtc(source: str, options: Sequence[str], library: str, scratch: Path) -> 
     """Writes the cubin to `scratch`/out and returns the log."""
     if not library:
         raise RuntimeError("libnvrtc not found: pip install nvidia-cuda-nvrtc nvidia-cuda-runtime, or set CUDA_HOME")
-    for builtins in Path(library).parent.glob("libnvrtc-builtins.so.*"):  # NVRTC looks it up by its bare name
-        ctypes.CDLL(str(builtins))
+    if os.path.isabs(library):
+        for builtins in Path(library).parent.glob("libnvrtc-builtins.so.*"):  # NVRTC looks for it by its bare name
+            ctypes.CDLL(str(builtins))
     nvrtc = ctypes.CDLL(library)
     fixed = ["-default-device", "-lineinfo", "--ptxas-options=-v", f"--pre-include={_SHIM}"]
     code, log, image = _nvrtc_run(nvrtc, source, [*fixed, *options], "CUBIN")
@@ -469,10 +474,9 @@ def _ptx_lines(ptx: str, source: str, log: str) -> list[str]:
     for number in dict.fromkeys(map(int, re.findall(r"ptx input, line (\d+)", log))):
         places = re.findall(rf"\.loc\s+{file[1] if file else 1}\s+(\d+)", "\n".join(lines[:number]))
         if places and number <= len(lines):
-            shown = source.splitlines()[int(places[-1]) - 1].strip()
-            notes.append(
-                f"PTX line {number} `{lines[number - 1].strip()}` is from candidate.cu({places[-1]}): {shown}"[:300]
-            )
+            shown = "".join(source.splitlines()[int(places[-1]) - 1 :][:1]).strip()
+            place = f"`{lines[number - 1].strip()}` is from candidate.cu({places[-1]}): {shown}"
+            notes.append(f"PTX line {number} {place}"[:300])
     return notes
 
 
@@ -500,7 +504,9 @@ class Kernel:
         if not isinstance(launch, tuple) or len(launch) not in (2, 3):
             raise TypeError(f"kernels.{name}[grid, block] or [grid, block, dynamic_shared_bytes], got [{launch!r}]")
         shape = (*_three(name, "grid", launch[0]), *_three(name, "block", launch[1]))
-        shared = operator.index(launch[2]) if len(launch) == 3 else 0
+        shared: Any = launch[2] if len(launch) == 3 else 0
+        if not isinstance(shared, int) or shared < 0:
+            raise ValueError(f"{name}: dynamic_shared_bytes={shared!r:.60} must be an integer of bytes")
         return functools.partial(self._launch, shape, shared)
 
     def _launch(self, shape: tuple[int, ...], shared: int, *arguments: Any) -> None:
@@ -563,10 +569,11 @@ class _Module:
 
     def function(self, driver: Any, device: int, name: str, dynamic: int, static: int) -> ctypes.c_void_p:
         """The kernel's handle on `device`, allowed to use that many bytes of shared memory."""
-        function, granted = self._functions.get((device, name), (None, 48 * 1024 - static))
-        if function is not None and dynamic <= granted:
-            return function
+        known = self._functions.get((device, name))
+        if known is not None and dynamic <= known[1]:
+            return known[0]
         with self._lock:
+            _, granted = self._functions.get((device, name), (None, 48 * 1024 - static))
             if device not in self._modules:
                 module = ctypes.c_void_p()
                 _check(driver, driver.cuModuleLoadData(ctypes.byref(module), self._image))
@@ -623,9 +630,7 @@ class Library:
 def _function(library: ctypes.CDLL, signature: _Signature) -> Callable[..., Any]:
     native = library[signature.name]
     native.argtypes = [_TYPES[parameter.code][0] for parameter in signature.parameters]
-    if signature.returns not in (*_CODES, "void"):
-        raise TypeError(f"{signature.text} returns `{signature.returns}`; return void or a number")
-    native.restype = None if signature.returns == "void" else _TYPES[_CODES[signature.returns]][0]
+    native.restype = _TYPES[signature.returns][0] if signature.returns else None
 
     def call(*values: Any) -> Any:
         return native(*signature.convert(values, "cpu"))
@@ -642,7 +647,7 @@ def cpp(source: str, options: Sequence[str] = ()) -> Library:
         TypeError: A function has a parameter or result that cannot be passed.
         RuntimeError: No C++ compiler on this machine.
     """
-    flags = [*_CPP_OPTIONS, *([options] if isinstance(options, str) else options)]
+    flags = [*_CPP_OPTIONS, *(shlex.split(options) if isinstance(options, str) else options)]
     found = shutil.which("g++") or shutil.which("c++")
     compiler = os.path.realpath(found) if found else ""
     file, _ = _cached(

@@ -180,11 +180,21 @@ def _open_model(settings: Settings, run: Run, name: str) -> ChatModel:
     if kind == RECORDED:
         return RecordedModel(Path(folder) if folder else catalog.recording(run.problem.name, settings.problems))
     if kind == MAILBOX:
-        return MailboxModel(Path(folder) if folder else run_folder(settings, run) / "mailbox")
+        return MailboxModel(_mailbox(settings, run, name))
     # Here and not above: importing openai takes half a second, which only its users should wait.
     from agentgen.models.client import OpenAIModel
 
     return OpenAIModel(name, settings.base_url, settings.api_key)
+
+
+def mailboxes(settings: Settings, run: Run) -> tuple[Path, ...]:
+    """Returns the folders in which requests of a run wait for answers."""
+    return tuple(_mailbox(settings, run, name) for name in run.models if name.partition(":")[0] == MAILBOX)
+
+
+def _mailbox(settings: Settings, run: Run, name: str) -> Path:
+    folder = name.partition(":")[2]
+    return Path(folder) if folder else run_folder(settings, run) / "mailbox"
 
 
 def is_replayed(run: Run) -> bool:

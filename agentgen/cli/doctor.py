@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -47,7 +47,7 @@ def doctor(
         calibrate: Measure copy bandwidth and matrix rates of each device (about a minute).
     """
     settings = config.here(Layer())
-    findings = [*_programs(), *_judge(), *_settings(settings)]
+    findings = _merged([*_programs(), *_judge(), *_settings(settings)])
     ceilings = {device: measure(device) for device in devices()} if calibrate else {}
     shown = table(None, "what", "found")
     for finding in findings:
@@ -91,6 +91,15 @@ def _judge() -> list[Finding]:
         return [Finding(name, value) for name, value in describe().items()]
     except MachineFailure as error:
         return [Finding("judge", "no", str(error))]
+
+
+def _merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Returns one finding a name: what the judge program sees counts, and a fault stays a fault."""
+    merged: dict[str, Finding] = {}
+    for finding in findings:
+        before = merged.get(finding.name)
+        merged[finding.name] = replace(finding, fault=finding.fault or before.fault) if before else finding
+    return list(merged.values())
 
 
 def _settings(settings: Settings) -> list[Finding]:

@@ -39,6 +39,10 @@ app = App(
     result_action="return_value",
     exit_on_error=False,
     print_error=False,
+    # It would end the process without a word, and with --json without an answer.
+    suppress_keyboard_interrupt=False,
+    # Nothing in our texts is Markdown, and loading its parser takes a fifth of the time of --help.
+    help_format="plaintext",
 )
 _EITHER = "(PROBLEM | --reference FILE) CANDIDATE [OPTIONS]"
 app.command("agentgen.cli.solve:solve", name="solve", help="Search for a fast kernel for a problem.")

@@ -26,7 +26,7 @@ Models = Annotated[
         name="--model",
         negative="",
         show_default=False,
-        help="A server's name for a model, `recorded`, `mailbox` or `mailbox:DIR`; may be given several times.",
+        help="A server's name for a model, recorded, recorded:DIR, mailbox or mailbox:DIR; may be given several times.",
     ),
 ]
 Device = Annotated[str | None, Parameter(help="auto, cpu or cuda:N. [default: auto, a GPU if there is one]")]

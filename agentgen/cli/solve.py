@@ -73,14 +73,18 @@ def carry_out(run: Run, settings: Settings, ledger: Ledger, models: tuple[ChatMo
         error.add_note(f"the run is stored; go on with: agentgen resume {run.id}")
         raise
     found = read(ledger, run.id)
-    kernel = write_best(found, wiring.run_folder(settings, run))
-    console.print(end_table(found.candidates, found.ideas, found.trials))
+    # Before the end there is no best one, and a file of then would lie beside the one of later.
+    done = found.run.status is RunStatus.DONE
+    kernel = write_best(found, wiring.run_folder(settings, run)) if done else None
+    console.print(end_table(found.candidates, found.ideas, found.trials, console.width))
     console.print(verdict(found.evaluated))
     if kernel:
         console.print(f"kernel: {kernel}")
     if as_json:
         answer(solution_json(found, kernel))
     if found.run.status is RunStatus.WAITING:
+        for folder in wiring.mailboxes(settings, run):
+            console.print(f"requests and what to do with them: {folder}")
         console.print(f"go on with: agentgen resume {run.id}")
         return WAITING
     return 0

@@ -19,7 +19,7 @@ class Record(BaseModel):
         """Returns a copy that computes its content hash anew: pydantic would copy the cached one of the original."""
         copy = super().model_copy(update=update, deep=deep)
         for cached in copy.__dict__.keys() - type(self).model_fields.keys():
-            del copy.__dict__[cached]
+            vars(copy).pop(cached)
         return copy
 
 

@@ -15,9 +15,10 @@ def table(title: str | None, *columns: str, right: Collection[str] = (), wrap: C
         title: stands above it, on the left.
         columns: their heads.
         right: columns of numbers.
-        wrap: columns that may wrap; None for all.
+        wrap: the only columns that give way on a narrow screen; None: all do.
     """
     empty = Table(title=title, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    empty.padding = (0, 1, 0, 0)
     for name in columns:
         fixed = wrap is not None and name not in wrap
         empty.add_column(name, justify="right" if name in right else "left", no_wrap=fixed, overflow="fold")

@@ -22,7 +22,7 @@ from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Idea
 from agentgen.records.trial import Trial
 from agentgen.report import figures
-from agentgen.report.table import SHORT_ID, outcome_style
+from agentgen.report.table import SHORT_ID, first_reason, outcome_style
 from agentgen.search import events
 
 Watch = Callable[[events.Event], None]
@@ -185,9 +185,12 @@ class Picture:
 
 def waiting(answers: int, evaluations: int) -> str:
     """Returns what a run waits for."""
-    parts = ((answers, "answer"), (evaluations, "evaluation on the run's device"))
-    told = [f"{count} {what}" if count == 1 else f"{count} {_plural(what)}" for count, what in parts if count]
-    return f"waiting for {' and '.join(told)}"
+    parts: list[str] = []
+    if answers:
+        parts.append(f"{answers} {'answer' if answers == 1 else 'answers'}")
+    if evaluations:
+        parts.append(f"{evaluations} {'evaluation' if evaluations == 1 else 'evaluations'} on the run's device")
+    return f"waiting for {' and '.join(parts)}"
 
 
 def _predicted(idea: Idea) -> str:
@@ -199,7 +202,7 @@ def _found(trial: Trial) -> Text:
     if trial.timing:
         text.append(f" {figures.time(trial.timing.median_us)}, {figures.speedup(trial.speedup)}", style="default")
     elif trial.reasons:
-        text.append(f" {trial.reasons[0].strip().splitlines()[0]}", style="default")
+        text.append(f" {first_reason(trial)}", style="default")
     elif trial.accepted:
         text.append(" not timed", style="default")
     return text

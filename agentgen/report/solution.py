@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentgen.errors import StoreUnavailable
 from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Idea
 from agentgen.records.run import Run
@@ -53,15 +54,21 @@ def write_best(solution: Solution, folder: Path) -> Path | None:
     """Writes the best kernel, as it is, with its trial beside it; returns its path, None where none was ranked.
 
     The source is not touched, not even by a comment: its hash is what was judged.
+
+    Raises:
+        StoreUnavailable: the folder cannot be written.
     """
     trial = best(solution.evaluated)
     if trial is None:
         return None
     candidate = next(candidate for candidate in solution.candidates if candidate.id == trial.candidate)
-    folder.mkdir(parents=True, exist_ok=True)
     kernel = folder / f"{solution.run.problem.name}-{candidate.id[:SHORT_ID]}.py"
-    kernel.write_text(candidate.source, encoding="utf-8", newline="")
-    (folder / "trial.json").write_text(trial.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        kernel.write_text(candidate.source, encoding="utf-8", newline="")
+        (folder / "trial.json").write_text(trial.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreUnavailable(f"the best kernel cannot be written to {folder}: {error}") from error
     return kernel
 
 

@@ -21,6 +21,10 @@ SHORT_ID = 8
 """Hex digits of a candidate's id that people see; 32 bits tell apart the candidates of any run."""
 
 
+_ROOMY = 100
+"""Below so many characters an idea beside its figures would be cut to nothing, and gets a table of its own."""
+
+
 def best(trials: Sequence[Trial]) -> Trial | None:
     """Returns the accepted trial whose speedup interval ends highest at its lower end; None where none was timed."""
     timed = [trial for trial in trials if trial.accepted and trial.speedup]
@@ -28,7 +32,7 @@ def best(trials: Sequence[Trial]) -> Trial | None:
 
 
 def end_table(
-    candidates: Sequence[Candidate], ideas: Mapping[str, Idea], trials: Mapping[str, Trial]
+    candidates: Sequence[Candidate], ideas: Mapping[str, Idea], trials: Mapping[str, Trial], width: int
 ) -> RenderableType:
     """Returns all that was tried: the accepted ones best first, then the others with their first reason.
 
@@ -36,14 +40,17 @@ def end_table(
         candidates: of the run, in the order they were written.
         ideas: by id.
         trials: by the candidate's id; a candidate without one was not evaluated.
+        width: of the screen, in characters.
     """
-    accepted = sorted(
-        (c for c in candidates if c.id in trials and trials[c.id].accepted), key=lambda c: -_rank(trials[c.id])
-    )
-    others = [c for c in candidates if c not in accepted]
+    passed = [candidate for candidate in candidates if candidate.id in trials and trials[candidate.id].accepted]
+    accepted = sorted(passed, key=lambda candidate: -_rank(trials[candidate.id]))
+    others = [candidate for candidate in candidates if candidate not in passed]
     parts: list[RenderableType] = []
     if accepted:
-        parts.append(_accepted(accepted, ideas, trials))
+        roomy = width >= _ROOMY
+        parts.append(_accepted(accepted, ideas if roomy else None, trials))
+        if not roomy:
+            parts.append(_titles(accepted, ideas))
     if others:
         parts.append(_others(others, ideas, trials))
     measured = [trials[c.id] for c in candidates if c.id in trials]
@@ -57,11 +64,13 @@ def verdict(trials: Sequence[Trial]) -> str:
     accepted = [trial for trial in trials if trial.accepted]
     count = f"{len(accepted)} of {len(trials)} candidates accepted"
     top = best(accepted)
+    if not trials:
+        return "no candidate was evaluated"
     if not accepted:
         return f"no candidate was accepted (of {len(trials)})"
     if top is None or top.speedup is None:
         return f"{count}; none could be timed on this device, so none is ranked"
-    name = f"{top.candidate[:SHORT_ID]} at {figures.speedup(top.speedup)} of {top.speedup.baseline}"
+    name = f"{top.candidate[:SHORT_ID]} at {figures.speedup(top.speedup)} against {top.speedup.baseline}"
     if not top.speedup.faster:
         return f"{count}; none is faster than the best baseline beyond doubt (closest: {name})"
     return f"{count}; best: {name}"
@@ -71,23 +80,34 @@ def _rank(trial: Trial) -> float:
     return trial.speedup.low if trial.speedup else 0.0
 
 
-def _accepted(candidates: Sequence[Candidate], ideas: Mapping[str, Idea], trials: Mapping[str, Trial]) -> Table:
-    numbers = ("median", "speedup over best baseline", "roofline", "n")
-    shown = table("accepted", "candidate", "idea", "language", "outcome", *numbers, right=numbers, wrap=("idea",))
+def _accepted(candidates: Sequence[Candidate], ideas: Mapping[str, Idea] | None, trials: Mapping[str, Trial]) -> Table:
+    numbers = ("median", "speedup", "roofline", "n")
+    heads = ("candidate", *(("idea",) if ideas is not None else ()), "language", "outcome")
+    shown = table("accepted", *heads, *numbers, right=numbers, wrap=("idea",))
     for candidate in candidates:
         trial = trials[candidate.id]
-        found = trial.speedup
         shown.add_row(
             candidate.id[:SHORT_ID],
-            idea_title(candidate, ideas),
+            *((idea_title(candidate, ideas),) if ideas is not None else ()),
             candidate.language.value,
             Text(trial.outcome.value, style="green"),
             figures.time(trial.timing.median_us if trial.timing else None),
-            f"{figures.speedup(found)} {found.baseline}" if found else figures.NOT_MEASURED,
+            figures.speedup(trial.speedup),
             figures.percent(trial.roofline_fraction),
             str(trial.timing.windows) if trial.timing else figures.NOT_MEASURED,
         )
-    shown.caption = "n: timed windows; in brackets the 95% interval of the speedup; roofline: bound / measured"
+    raced = {trial.speedup.baseline for candidate in candidates if (trial := trials[candidate.id]).speedup}
+    shown.caption = (
+        f"speedup over the best baseline ({', '.join(sorted(raced)) or 'none was raced'}) with its 95% interval; "
+        "roofline: bound / measured; n: timed windows"
+    )
+    return shown
+
+
+def _titles(candidates: Sequence[Candidate], ideas: Mapping[str, Idea]) -> Table:
+    shown = table(None, "candidate", "idea", wrap=("idea",))
+    for candidate in candidates:
+        shown.add_row(candidate.id[:SHORT_ID], idea_title(candidate, ideas))
     return shown
 
 
@@ -101,17 +121,22 @@ def _others(candidates: Sequence[Candidate], ideas: Mapping[str, Idea], trials: 
             idea_title(candidate, ideas),
             candidate.language.value,
             Text(trial.outcome.value, style=outcome_style(trial.outcome)) if trial else "not evaluated",
-            # A compiler's message has many lines; the first says where and what.
-            Text(trial.reasons[0].strip().splitlines()[0] if trial and trial.reasons else ""),
+            Text(first_reason(trial) if trial else ""),
         )
     return shown
 
 
+def first_reason(trial: Trial) -> str:
+    """Returns the first line of the first reason: a compiler's message has many, and the first says where and what."""
+    return next((line.strip() for reason in trial.reasons for line in reason.splitlines() if line.strip()), "")
+
+
 def idea_title(candidate: Candidate, ideas: Mapping[str, Idea]) -> Text:
-    """Returns the title of a candidate's idea; a model wrote it, so it is never read as markup."""
+    """Returns the title of a candidate's idea, cut to one row; a model wrote it, so it is never read as markup."""
     idea = ideas.get(candidate.idea or "")
-    repaired = f" (repair {candidate.repair})" if candidate.repair else ""
-    return Text((idea.title if idea else figures.NOT_MEASURED) + repaired)
+    repaired = f"repair {candidate.repair}: " if candidate.repair else ""
+    # The cut comes at the end, so what tells repairs from their first version stands first.
+    return Text(repaired + (idea.title if idea else figures.NOT_MEASURED), no_wrap=True, overflow="ellipsis")
 
 
 def outcome_style(outcome: Outcome) -> str:

@@ -208,4 +208,3 @@ def _environment(folder: Path, interpret: bool) -> dict[str, str]:
         "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         **({"TRITON_INTERPRET": "1"} if interpret else {}),
     }
-

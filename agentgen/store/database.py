@@ -5,7 +5,7 @@ has paid for survives a power cut. A transaction that writes takes the write loc
 transaction later fails at once when another process writes.
 
 Not covered: SQLite on a network share (its log needs shared memory); PostgreSQL needs a driver that is not installed
-with agentgen (`postgresql+psycopg://` wants psycopg).
+with agentgen (`postgresql+psycopg://` wants psycopg); `sqlite://`, in memory, is for one thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, make_url, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, insert, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from agentgen.errors import BadConfig, StoreUnavailable
@@ -25,6 +25,8 @@ from agentgen.store import schema
 
 _BUSY_S: Final = 30.0
 """How long a writer waits for another one. A write takes milliseconds; only a stuck process holds one longer."""
+_CREATION_LOCK: Final = 0x61676E74
+"""Any number that other programs are unlikely to lock."""
 _ELSEWHERE: Final = "set AGENTGEN_STORE to another place"
 _REMEDIES: Final = (
     ("readonly", f"make its folder writable or {_ELSEWHERE}"),
@@ -88,6 +90,8 @@ class Database:
             ready = self._check_version(connection)
         if not ready:
             with self.writing() as connection:
+                if connection.dialect.name == "postgresql":  # two may open a new store at once
+                    connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
                 if not self._check_version(connection):  # nobody else was faster
                     schema.metadata.create_all(connection)
                     connection.execute(insert(schema.meta).values(key="version", value=str(schema.VERSION)))
@@ -131,7 +135,7 @@ def _parse(url: str) -> URL:
     try:
         return make_url(url)
     except ArgumentError as error:
-        raise BadConfig(f"AGENTGEN_STORE={url!r} is no URL; for a file write sqlite:///path/to/agentgen.db") from error
+        raise BadConfig("AGENTGEN_STORE is no URL; for a file write sqlite:///path/to/agentgen.db") from error
 
 
 def _is_file(url: URL) -> bool:

@@ -6,17 +6,18 @@ changes is a run's `status` and `target`, and an exchange's `reply` and `ended`.
 
 `VERSION` counts incompatible changes. A store of a newer version is refused, never half read.
 
-Not covered: PostgreSQL takes neither NaN in JSON nor NUL in text; SQLite takes both.
+Not covered: PostgreSQL takes no NUL in a text; SQLite does.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from typing import Any, Final
 
 from sqlalchemy import (
-    JSON,
     Boolean,
     Column,
+    Dialect,
     Float,
     ForeignKey,
     ForeignKeyConstraint,
@@ -26,12 +27,29 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
 
 VERSION: Final = 1
 
 metadata = MetaData()
+
+
+class JsonText(TypeDecorator[Any]):
+    """JSON as text. Unlike the JSON types of the databases it takes NaN and infinity, which an error may be."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any | None, dialect: Dialect) -> str | None:
+        """Returns what is stored."""
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any | None:
+        """Returns what was stored."""
+        return None if value is None else json.loads(value)
+
 
 meta = Table(
     "meta",
@@ -71,8 +89,8 @@ run = Table(
     Column("device", String(16), nullable=False),
     Column("machine_id", String(64)),
     Column("status", String(16), nullable=False),
-    Column("target", JSON(none_as_null=True)),
-    Column("record", JSON, nullable=False),
+    Column("target", JsonText),
+    Column("record", JsonText, nullable=False),
 )
 """`record` is the run as it was created; `status` and `target` are as they are now."""
 
@@ -84,7 +102,7 @@ idea = Table(
     Column("parent", String(64), nullable=False),
     Column("category", String(64), nullable=False),
     Column("title", String(255), nullable=False),
-    Column("record", JSON, nullable=False),
+    Column("record", JsonText, nullable=False),
     UniqueConstraint("run_id", "seq"),
 )
 
@@ -98,7 +116,7 @@ candidate = Table(
     Column("language", String(16), nullable=False),
     Column("repair", Integer, nullable=False),
     _blob_column("source"),
-    Column("record", JSON, nullable=False),
+    Column("record", JsonText, nullable=False),
     UniqueConstraint("run_id", "seq"),
 )
 
@@ -115,7 +133,7 @@ trial = Table(
     Column("speedup", Float),
     Column("faster", Boolean),
     Column("roofline_fraction", Float),
-    Column("record", JSON, nullable=False),
+    Column("record", JsonText, nullable=False),
     UniqueConstraint("run_id", "seq"),
     ForeignKeyConstraint(["run_id", "candidate"], ["candidate.run_id", "candidate.id"]),
     Index("trial_by_place", "problem", "arithmetic", "machine_id", "outcome"),
@@ -132,10 +150,10 @@ exchange = Table(
     Column("attempt", Integer, nullable=False),
     _blob_column("system"),
     _blob_column("prompt"),
-    Column("record", JSON, nullable=False),
+    Column("record", JsonText, nullable=False),
     _blob_column("reply_text", nullable=True),
     _blob_column("reply_reasoning", nullable=True),
-    Column("reply", JSON(none_as_null=True)),
+    Column("reply", JsonText),
     Column("model", String(255)),
     Column("input_tokens", Integer),
     Column("output_tokens", Integer),

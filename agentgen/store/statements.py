@@ -55,7 +55,8 @@ def rows(connection: Connection, table: Table, run_id: str, *where: ColumnElemen
     Raises:
         BadInput: there is no such run.
     """
-    _require_run(connection, run_id)
+    if run_row(connection, run_id) is None:
+        raise BadInput(f"the store has no run {run_id}")
     return connection.execute(select(table).where(table.c.run_id == run_id, *where).order_by(table.c.seq)).all()
 
 
@@ -72,7 +73,7 @@ def add(connection: Connection, table: Table, run_id: str, row_id: str, values: 
     Raises:
         BadInput: there is no such run.
     """
-    _require_run(connection, run_id)
+    _lock_run(connection, run_id)
     next_seq = select(func.coalesce(func.max(table.c.seq), 0) + 1).where(table.c.run_id == run_id).scalar_subquery()
     return _insert_missing(connection, table, {"run_id": run_id, "id": row_id, "seq": next_seq, **values})
 
@@ -101,12 +102,12 @@ def put_text(connection: Connection, text: str) -> str:
 def _insert_missing(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     keys = list(table.primary_key.columns)
-    statement = insert(table).values(values).on_conflict_do_nothing(index_elements=keys)
-    return connection.execute(statement).rowcount == 1
+    statement = insert(table).values(values).on_conflict_do_nothing(index_elements=keys).returning(*keys)
+    return connection.execute(statement).first() is not None  # psycopg has no row count here
 
 
-def _require_run(connection: Connection, run_id: str) -> None:
-    # On PostgreSQL the lock also keeps two writers of a run from taking the same `seq`; SQLite has one writer anyway.
+def _lock_run(connection: Connection, run_id: str) -> None:
+    # On PostgreSQL the lock keeps two writers of a run from taking the same `seq`; SQLite has one writer anyway.
     found = select(schema.run.c.id).where(schema.run.c.id == run_id).with_for_update()
     if connection.scalar(found) is None:
         raise BadInput(f"the store has no run {run_id}")

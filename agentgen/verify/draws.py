@@ -72,7 +72,7 @@ def _integers(x: torch.Tensor, _: Distribution, source: torch.Generator) -> None
 
 
 def _rows(x: torch.Tensor, _: Distribution, source: torch.Generator) -> None:
-    rows = torch.empty(x.shape[:-1] + (1,), dtype=x.dtype, device=x.device).normal_(generator=source)
+    rows = torch.empty((*x.shape[:-1], 1), dtype=x.dtype, device=x.device).normal_(generator=source)
     x.copy_(rows.expand_as(x))
 
 

@@ -4,7 +4,7 @@ a rejection; a rejection is a value, and becomes the trial's outcome."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -282,7 +282,7 @@ class Evaluation:
         return session
 
     @contextmanager
-    def _stage(self, stage: Stage) -> Iterator[None]:
+    def _stage(self, stage: Stage) -> Generator[None]:
         self._on_stage(stage)
         start = time.perf_counter()
         try:
@@ -305,4 +305,3 @@ def _compiled_only(builds: tuple[BuildReport, ...]) -> str:
         return "no GPU here to run it; nothing was compiled while its module was loaded"
     kernels = ", ".join(f"{b.kernel} ({b.registers} registers, {b.spill_bytes} B spilled)" for b in builds)
     return f"compiled, not run: no GPU here. {kernels}"
-

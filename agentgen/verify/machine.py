@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,7 +37,11 @@ DATASHEET_BYTES_PER_S = {
 
 def describe(device: str) -> Machine:
     """Returns the machine record of `device`."""
-    versions = {"torch": torch.__version__, "triton": _triton_version(), "python": platform.python_version()}
+    versions: dict[str, Any] = {
+        "torch": str(torch.__version__),
+        "triton": _triton_version(),
+        "python": platform.python_version(),
+    }
     if device == "cpu":
         return Machine(
             device_type="cpu",

@@ -111,7 +111,7 @@ class Pool:
 
     @property
     def gated(self) -> bool:
-        """False where the family says nothing: the oracle overflows, torch does, or one ulp of input moves it too far."""
+        """False where the family says nothing: oracle or torch overflow, or one ulp of the inputs moves it too far."""
         if self._oracle_not_finite or not math.isfinite(self._torch_error):
             return False
         return (self._relative(self._ulp_change) or 0.0) <= ILL_CONDITIONED

@@ -8,15 +8,14 @@ from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
 from agentgen.verify.check import Findings
 
-FREE = frozenset(
-    """
+_NAMES = """
     alias arange as_strided cat chunk clone constant_pad_nd contiguous copy copy_ detach empty empty_like
     empty_permuted empty_strided expand fill fill_ flatten full full_like lift_fresh lift_fresh_copy narrow new_empty
     new_empty_strided new_full new_ones new_zeros ones ones_like pad permute reshape resize_ select set_ slice split
     split_with_sizes squeeze stack t to _to_copy transpose unbind unflatten unfold unsqueeze view view_as
     _local_scalar_dense _reshape_alias _unsafe_view zero_ zeros zeros_like pin_memory _pin_memory is_pinned
-    """.split()
-)
+    """
+FREE = frozenset(_NAMES.split())
 """Allocation, fill, copy, cast, pad, permute: they move or make memory and compute nothing of the problem."""
 
 

@@ -27,11 +27,11 @@ def screen(candidate: Candidate) -> None:
     if "ModelNew" not in set(_top_level_names(tree)):
         raise Rejected(Outcome.BUILD_FAILED, "the source defines no ModelNew at its top level")
     for node in ast.walk(tree):
-        for module in _imported(node):
+        for module, line in _imported(node):
             if module.split(".")[0] == "agentgen" and module not in {"agentgen", "agentgen.jit"}:
                 raise Rejected(
                     Outcome.SCREENED_OUT,
-                    f"line {node.lineno}: imports {module}; of agentgen a candidate may import jit",
+                    f"line {line}: imports {module}; of agentgen a candidate may import jit",
                 )
 
 
@@ -50,11 +50,11 @@ def _top_level_names(tree: ast.Module) -> list[str]:
     return names
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _imported(node: ast.AST) -> list[tuple[str, int]]:
     match node:
         case ast.Import(names=aliases):
-            return [alias.name for alias in aliases]
+            return [(alias.name, node.lineno) for alias in aliases]
         case ast.ImportFrom(module=str(module), names=aliases):
-            return [f"{module}.{alias.name}" if module == "agentgen" else module for alias in aliases]
+            return [(f"{module}.{a.name}" if module == "agentgen" else module, node.lineno) for a in aliases]
         case _:
             return []

@@ -179,9 +179,7 @@ def summarise(races: list[Race], clock: Clock) -> tuple[Timing, tuple[Speedup, .
 
 
 def _speedup(name: str, races: list[Race], candidate_us: float) -> Speedup:
-    per_guest = [
-        [b / c for b, c in zip(one.baselines_us[name], one.candidate_us, strict=True)] for one in races
-    ]
+    per_guest = [[b / c for b, c in zip(one.baselines_us[name], one.candidate_us, strict=True)] for one in races]
     ratio, low, high = median_interval([x for ratios in per_guest for x in ratios])
     if len(per_guest) > 1:  # the spread between guests is real, and wider than the windows' own
         medians = [median_interval(ratios)[0] for ratios in per_guest]

@@ -16,7 +16,7 @@ from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
 from agentgen.records.trial import Trial
-from agentgen.sandbox.wire import Channel, Message, pair
+from agentgen.sandbox.wire import Message, pair
 
 OPEN_S = 600.0
 """The compiled baselines of `--effort full` are built meanwhile."""
@@ -116,7 +116,9 @@ class JudgeProgram:
                 on_stage(answer["stage"])
         except (ProtocolError, TimeoutError) as error:
             self._process.kill()
-            raise JudgeDied(f"the judge ended while it did {message['do']}: {error}; see above for its words") from error
+            raise JudgeDied(
+                f"the judge ended while it did {message['do']}: {error}; see above for its words"
+            ) from error
         if "error" in answer:
             kind = getattr(errors, answer["error"], JudgeDied)
             raise kind(answer["message"]) if issubclass(kind, AgentgenError) else JudgeDied(answer["message"])

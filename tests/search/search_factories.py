@@ -214,6 +214,7 @@ class ReplayJudge:
         self._interrupt = interrupt
         self.evaluated: Counter[str] = Counter()
         self.targets = 0
+        self.calls = 0
 
     def target(self) -> Target:
         """Implements `Judge`."""
@@ -224,6 +225,7 @@ class ReplayJudge:
 
     def evaluate(self, candidate: Candidate, on_stage: Callable[[str], None]) -> Trial:
         """Implements `Judge`."""
+        self.calls += 1
         if self.away:
             raise DeviceNotFound("the device is elsewhere")
         on_stage("build")

@@ -270,6 +270,26 @@ def test_pending_answers_stop_only_what_needs_them(ledger: Ledger) -> None:
     assert sorted(told(ledger)) == sorted(WHOLE)
 
 
+def test_answers_in_any_order_make_the_same_tree_from_the_same_prompts(ledger: Ledger, tmp_path: Path) -> None:
+    languages = (Language.TRITON, Language.CUDA)
+    plan = Plan(rounds=2, parents=2, ideas=2, next_ideas=1)
+    with open_ledger(f"sqlite:///{tmp_path}/whole.db") as other:
+        search(other, ScriptedModel(script), ReplayJudge(), plan, languages)
+        whole = told(other)
+        prompts = {exchange.request.id: exchange.request.prompt for exchange in other.exchanges("run-1")}
+    box: dict[str, Answer] = {}
+    while True:
+        model = ScriptedModel(lambda request: box.get(request.id, ReplyPending("nobody answered yet")))
+        result = search(ledger, model, ReplayJudge(), plan, languages)
+        assert {request.id: request.prompt for request in model.requests}.items() <= prompts.items()
+        waiting = [request for request in model.requests if request.id not in box]
+        if not waiting:
+            break
+        box[waiting[-1].id] = script(waiting[-1])
+    assert result == DONE
+    assert sorted(told(ledger)) == sorted(whole)
+
+
 def test_candidates_wait_for_a_device_that_is_away_and_model_work_goes_on(ledger: Ledger) -> None:
     run = make_run(PLAN)
     ledger.create_run(run)
@@ -277,6 +297,7 @@ def test_candidates_wait_for_a_device_that_is_away_and_model_work_goes_on(ledger
     model, away, seen = ScriptedModel(script), ReplayJudge(away=True), list[events.Event]()
     assert search(ledger, model, away, watch=seen.append) == SearchResult(RunStatus.WAITING, evaluations=3)
     assert len(model.asked(Role.WRITE)) == 3
+    assert away.calls == 1
     assert seen[-2:] == [events.RunWaiting(answers=0, evaluations=3), events.RunEnded(RunStatus.WAITING)]
     assert search(ledger, ScriptedModel(script), ReplayJudge()) == DONE
     assert told(ledger) == WHOLE
@@ -327,6 +348,9 @@ def test_branches_that_end_leave_the_rest(ledger: Ledger, role: Role) -> None:
     if role is Role.REPAIR:
         expected += [(2, "Unroll", "cpp", "Threads", 1.6), (2, "Prefetch", "cpp", "Threads", 0.9)]
     assert told(ledger) == expected
+    live = ScriptedModel(script)
+    assert search(ledger, live, ReplayJudge()) == DONE
+    assert not live.requests, "an ended branch stays ended"
 
 
 def test_a_useless_answer_is_asked_for_again_twice_with_the_reason(ledger: Ledger) -> None:
@@ -376,6 +400,17 @@ def test_repairs_are_counted_and_an_unchanged_source_is_not_evaluated_again(ledg
     silent = ScriptedModel(answer)
     assert search(ledger, silent, judge) == DONE
     assert not silent.requests
+
+
+@pytest.mark.parametrize("repairs", [0, 1, 2])
+def test_what_fails_goes_back_as_often_as_planned(ledger: Ledger, repairs: int) -> None:
+    outcomes = iter(["BUILD_FAILED", "CRASHED", "WRONG_VALUES"])
+
+    def answer(request: ChatRequest) -> Answer:
+        return script(request) if request.role is Role.IDEAS else fenced(source_text(next(outcomes)))
+
+    search(ledger, ScriptedModel(answer), ReplayJudge(), plan=Plan(rounds=1, ideas=1, repairs=repairs))
+    assert [row[-1] for row in told(ledger)] == ["BUILD_FAILED", "CRASHED", "WRONG_VALUES"][: repairs + 1]
 
 
 def test_each_idea_is_tried_in_each_language_and_unrun_code_is_not_repaired(ledger: Ledger) -> None:

@@ -59,6 +59,11 @@ def test_among_ties_another_idea_and_another_language_come_first() -> None:
     assert order([same, other_language, other_both, first]) == [first, other_both, same, other_language]
 
 
+def test_intervals_that_touch_are_a_tie() -> None:
+    first, same, other = node("first", A, 4.0), node("same", A, 2.1, low=2.0), node("other", B, 1.9, high=2.0)
+    assert order([first, same, other]) == [first, other, same]
+
+
 def test_no_tie_no_diversity() -> None:
     first, same, other = node("first", A, 3.0), node("same", A, 2.9, low=2.8, high=3.0), node("other", B, 1.5)
     assert order([first, same, other]) == [first, same, other]

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
 
 from agentgen.errors import BadConfig, StoreUnavailable
+from agentgen.store import schema
+from agentgen.store.database import Database
 from agentgen.store.ledger import open_ledger
 
 if TYPE_CHECKING:
     from conftest import Make
 
 RUN = "20261121-conv2d-aaaa"
-NOBODY = 65534
 
 # Adds candidates and exchanges to a run for as long as it lives, or as many as it is told; says so after each one.
 WRITER = """
@@ -33,7 +36,8 @@ url, run, name, count = sys.argv[1:]
 ledger = open_ledger(url)
 for i in itertools.islice(itertools.count(), int(count) or None):
     candidate = Candidate(source=f"# {name} {i}\\n" + "x" * 5000, language="cpp")
-    request = ChatRequest(role=Role.WRITE, problem="p", target="cpp", parent=f"{name}{i}", system="s", prompt=f"{name}{i}")
+    me = f"{name}{i}"
+    request = ChatRequest(role=Role.WRITE, problem="p", target="cpp", parent=me, system="s", prompt=me)
     assert ledger.add_candidate(run, i, candidate)
     assert ledger.add_reply(run, request, ChatReply(text=candidate.source, model="m"))
     print(i, flush=True)
@@ -76,10 +80,28 @@ def test_two_writers_at_once(url: str, make: Make) -> None:
         assert len(ledger.candidates(RUN)) == len(ledger.exchanges(RUN)) == 80
 
 
-def test_two_openers_of_a_new_store(url: str) -> None:
-    code = "import sys; from agentgen.store.ledger import open_ledger; print(len(open_ledger(sys.argv[1]).runs()))"
-    openers = [subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [(opener.communicate(timeout=60)[0], opener.returncode) for opener in openers] == [("0\n", 0)] * 3
+def test_opening_a_new_store_waits_for_another_opener(tmp_path: Path) -> None:
+    # SQLite answers "database is locked" at once when the switch to the write-ahead log meets this lock.
+    other = sqlite3.connect(tmp_path / "agentgen.db", isolation_level=None, check_same_thread=False)
+    other.execute("begin immediate")
+    release = threading.Timer(0.2, other.execute, ("rollback",))
+    release.start()
+    with open_ledger(f"sqlite:///{tmp_path}/agentgen.db") as ledger:
+        assert ledger.runs() == ()
+    release.join()
+    other.close()
+
+
+def test_a_transaction_that_writes_has_the_lock_from_the_start(tmp_path: Path) -> None:
+    # One that takes it later fails, without waiting, where another process wrote after its first read.
+    database = Database(f"sqlite:///{tmp_path}/agentgen.db")
+    other = sqlite3.connect(tmp_path / "agentgen.db", isolation_level=None, timeout=0)
+    with database.writing(), pytest.raises(sqlite3.OperationalError, match="locked"):
+        other.execute("begin immediate")
+    with database.reading():
+        other.execute("begin immediate")
+    other.close()
+    database.close()
 
 
 def test_a_reader_does_not_wait_for_a_writer(url: str, make: Make) -> None:
@@ -119,7 +141,7 @@ def test_no_database_at_all(tmp_path: Path) -> None:
 
 def test_a_parent_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("")
-    with pytest.raises(StoreUnavailable, match="cannot make the folder.*AGENTGEN_STORE"):
+    with pytest.raises(StoreUnavailable, match=r"cannot make the folder.*AGENTGEN_STORE"):
         open_ledger(f"sqlite:///{tmp_path}/results/agentgen.db")
 
 
@@ -132,19 +154,26 @@ def open_folder() -> Iterator[Path]:
         yield folder
 
 
-def run_as_nobody(code: str, url: str) -> str:
-    """Runs `code` without root's right to write anywhere and returns what it prints."""
-    drop = f"import os\nif os.getuid() == 0: os.setuid({NOBODY})\n"
-    setup = (
-        "import sys, resource\nfrom agentgen.errors import StoreUnavailable\nfrom agentgen.store.ledger import open_ledger\n"
-        "from agentgen.records.chat import ChatRequest\n"
-    )
-    done = subprocess.run([sys.executable, "-c", setup + drop + code, url], capture_output=True, text=True, check=False)
+SETUP = """
+import os, resource, sys
+from agentgen.errors import StoreUnavailable
+from agentgen.records.chat import ChatRequest
+from agentgen.store.ledger import open_ledger
+"""
+
+
+def run(code: str, url: str) -> str:
+    """Runs `code` in a process of its own and returns what it prints."""
+    done = subprocess.run([sys.executable, "-c", SETUP + code, url], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+# Root may write anywhere; nobody may not. All that is imported late is imported before: it may lie in root's home.
 OPEN = """
+open_ledger("sqlite://").close()
+if os.getuid() == 0:
+    os.setuid(65534)
 try:
     open_ledger(sys.argv[1])
 except StoreUnavailable as error:
@@ -154,9 +183,9 @@ except StoreUnavailable as error:
 
 def test_a_folder_that_cannot_be_written(open_folder: Path) -> None:
     open_folder.chmod(0o555)
-    said = run_as_nobody(OPEN, f"sqlite:///{open_folder}/agentgen.db")
+    said = run(OPEN, f"sqlite:///{open_folder}/agentgen.db")
     assert "agentgen.db cannot be read (unable to open database file): make its folder writable" in said
-    said = run_as_nobody(OPEN, f"sqlite:///{open_folder}/results/agentgen.db")
+    said = run(OPEN, f"sqlite:///{open_folder}/results/agentgen.db")
     assert "cannot make the folder" in said
 
 
@@ -165,14 +194,13 @@ def test_a_store_that_cannot_be_written(open_folder: Path) -> None:
     open_ledger(f"sqlite:///{file}").close()
     file.chmod(0o444)
     open_folder.chmod(0o555)
-    said = run_as_nobody(OPEN, f"sqlite:///{file}")
+    said = run(OPEN, f"sqlite:///{file}")
     assert "agentgen.db cannot be" in said
     assert "writable" in said
 
 
+# Python ignores the signal that comes with the limit, so that writing fails as on a full disk.
 FILL = """
-import signal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 ledger = open_ledger(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 request = ChatRequest(role="write", problem="p", target="cpp", parent="p", system="s", prompt="x" * 1_000_000)
@@ -187,11 +215,7 @@ print(ledger.exchanges(ledger.run("latest").id))
 def test_a_disk_that_is_full(url: str, make: Make) -> None:
     with open_ledger(url) as ledger:
         ledger.create_run(make.run(RUN))
-    code = "import sys, resource\nfrom agentgen.errors import StoreUnavailable\n" + (
-        "from agentgen.store.ledger import open_ledger\nfrom agentgen.records.chat import ChatRequest\n" + FILL
-    )
-    done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, check=True)
-    message, left = done.stdout.splitlines()
+    message, left = run(FILL, url).splitlines()
     assert "agentgen.db cannot be written (" in message
     assert "AGENTGEN_STORE" in message
     assert left == "()"
@@ -216,11 +240,6 @@ def test_a_store_in_memory() -> None:
 
 
 def test_the_schema_is_also_postgresqls() -> None:
-    from sqlalchemy.dialects import postgresql
-    from sqlalchemy.schema import CreateTable
-
-    from agentgen.store import schema
-
     for table in schema.metadata.sorted_tables:
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
 
@@ -229,6 +248,3 @@ def test_a_password_is_not_shown() -> None:
     with pytest.raises(BadConfig) as caught:
         open_ledger("mysql://user:secret@host/db")
     assert "secret" not in str(caught.value)
-
-
-assert os.name == "posix"

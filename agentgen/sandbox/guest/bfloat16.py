@@ -4,8 +4,8 @@ Arithmetic, mathematics, comparisons, reductions, scans, atomic adds and casts w
 nearest even, as a GPU does. Operations that only move values keep the bits. Whatever is neither raises instead of
 giving a wrong number.
 
-Not covered: `tl.dot_scaled` and padding "nan" (they raise). Printing a tensor with Python's `print` shows bits. Reductions
-and scans that numpy runs add up in fp32 and round once, where compiled code rounds after every addition. Integers beyond
+Not covered: `tl.dot_scaled` and padding "nan" (they raise). Python's `print` of a tensor shows its bits. Reductions and
+scans that numpy runs add up in fp32 and round once, where compiled code rounds after every addition. Integers beyond
 2^53 may round twice on their way to bf16.
 """
 

@@ -45,7 +45,7 @@ extern "C" __global__ void mark(volatile int* words, int shot) {
 
 
 @functools.cache
-def compiled(arch: str) -> jit.CudaModule:
+def compiled(arch: str) -> jit.Kernels:
     """Returns the two kernels for `arch` ("sm_90a"). The zygote calls this before it forks: no guest compiles them."""
     return jit.cuda(_SOURCE, arch=arch)
 

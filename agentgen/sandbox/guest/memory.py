@@ -106,9 +106,7 @@ def create_device(nbytes: int, index: int) -> tuple[torch.Tensor, int]:
     granularity = ctypes.c_size_t()
     check(
         cuda,
-        cuda.cuMemGetAllocationGranularity(
-            ctypes.byref(granularity), ctypes.byref(properties), _GRANULARITY_MINIMUM
-        ),
+        cuda.cuMemGetAllocationGranularity(ctypes.byref(granularity), ctypes.byref(properties), _GRANULARITY_MINIMUM),
         "cuMemGetAllocationGranularity",
     )
     size = -(-nbytes // granularity.value) * granularity.value

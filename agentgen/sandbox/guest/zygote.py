@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 
 from agentgen.errors import PeerClosed
 from agentgen.sandbox.guest import limits
@@ -41,11 +42,19 @@ def main() -> None:
 def _warm_up(device: str, arch: str | None) -> None:
     """Imports what every candidate needs, and compiles the gate's kernels so that no guest has to."""
     # The modules are named here and not on top so that a broken torch is reported on the socket, not as a dead child.
-    from agentgen.sandbox.guest import gate, interpreter, serve  # noqa: F401
+    from agentgen.sandbox.guest import coverage, gate, interpreter, serve  # noqa: F401  # pyright: ignore
 
+    coverage.warm_up()
     if os.environ.get("TRITON_INTERPRET") == "1":
         interpreter.install()
     if device != "cpu" and arch:
+        # NVRTC initialises the driver in its process, and a process that did cannot fork guests (cuInit gives 3 there,
+        # seen with NVRTC 13.0): a child compiles into the cache, this process only reads it.
+        child = os.fork()
+        if child == 0:
+            gate.compiled(arch)
+            os._exit(0)
+        os.waitpid(child, 0)
         gate.compiled(arch)
 
 
@@ -59,7 +68,7 @@ class Zygote:
         self._guests: set[int] = set()
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _wake)
 
     def run(self) -> None:
         """Serves until the judge hangs up."""
@@ -120,11 +129,15 @@ def _become_guest(message: Message, guest_socket: int, log: int, zygote: int, de
         serve(Channel(socket.socket(fileno=guest_socket)), device, arch)
         status = 0
     except BaseException:  # noqa: BLE001  the border: whatever happens, this process ends here
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _wake(_: int, __: object) -> None:
+    """A handler must exist for the wake-up descriptor to be written."""
 
 
 def _kill_group(pid: int) -> None:

@@ -1,0 +1,144 @@
+"""Whatever goes wrong, a user gets one line and the right exit code, and a program gets one JSON object."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_program import agentgen_program
+
+import agentgen
+
+CANDIDATE = "class ModelNew: ...\n"
+REFERENCE = (
+    "import torch\nclass Model(torch.nn.Module): ...\ndef get_inputs(): return []\ndef get_init_inputs(): return []\n"
+)
+
+REFUSED = {
+    "unknown problem": ("solve conv2", {}, "did you mean conv2d?"),
+    "unknown problem to verify": ("verify sofmax k.py", {}, "did you mean softmax?"),
+    "unknown problem to show": ("problems show matmull", {}, "did you mean matmul?"),
+    "no such reference": ("solve nowhere.py", {}, "nowhere.py is missing"),
+    "reference that is none": ("solve k.py --model mailbox", {}, "does not define Model, get_inputs, get_init_inputs"),
+    "no such candidate": ("verify conv2d nowhere.py", {}, "cannot read the candidate nowhere.py: No such file"),
+    "candidate is a folder": ("bench conv2d .", {}, "cannot read the candidate ."),
+    "candidate missing": ("verify conv2d", {}, "give PROBLEM and CANDIDATE"),
+    "too many beside reference": ("verify --reference r.py conv2d k.py", {}, "give CANDIDATE beside --reference"),
+    "unknown flag": ("solve conv2d --langauge cpp", {}, "Did you mean --language?"),
+    "unknown language": ("solve conv2d --language cobol", {}, '"triton", "cuda", "cpp"'),
+    "unknown command": ("slove conv2d", {}, 'Did you mean "solve"?'),
+    "missing argument": ("solve", {}, "PROBLEM requires an argument"),
+    "rounds is no number": ("solve conv2d --rounds two", {}, "--rounds"),
+    "no rounds": ("solve conv2d --rounds 0", {}, "at least 1 round"),
+    "unknown kind of device": ("solve conv2d --device tpu", {}, "give auto, cpu or cuda:N"),
+    "device not here": ("verify conv2d k.py --device cuda:99", {}, "no device cuda:99 on this machine"),
+    "nothing recorded": ("solve r.py --device cpu", {}, "set OPENAI_API_KEY or AGENTGEN_BASE_URL and give --model"),
+    "model without a server": ("solve conv2d --model gpt-9", {}, "no server for the model gpt-9"),
+    "server without a model": ("solve conv2d", {"OPENAI_API_KEY": "sk-secret"}, "give --model NAME"),
+    "mailbox without a folder": ("solve conv2d --model mailbox:", {}, "names no folder"),
+    "unknown run": ("resume 20000101", {}, "start one with `agentgen solve PROBLEM`"),
+    "store that is no URL": ("resume latest", {"AGENTGEN_STORE": "here"}, "AGENTGEN_STORE"),
+    "store that cannot be made": ("resume latest", {"AGENTGEN_STORE": "sqlite:////proc/a/b.db"}, "set AGENTGEN_STORE"),
+    "no problems there": ("problems list", {"AGENTGEN_PROBLEMS": "nowhere"}, "AGENTGEN_PROBLEMS"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_done_is_one_line_and_exit_2(case: str, tmp_path: Path) -> None:
+    command, environment, says = REFUSED[case]
+    (tmp_path / "k.py").write_text(CANDIDATE)
+    (tmp_path / "r.py").write_text(REFERENCE)
+    ended = agentgen_program(*command.split(), "--json", folder=tmp_path, environment=environment)
+    assert ended.code == 2, ended.stderr
+    lines = ended.stderr.splitlines()
+    assert len(lines) == 1, ended.stderr
+    assert lines[0].startswith("agentgen: ")
+    assert says in lines[0]
+    assert ended.answer == {"error": lines[0].removeprefix("agentgen: "), "exit_code": 2}
+    assert "sk-secret" not in ended.stderr
+
+
+def test_without_json_an_error_leaves_stdout_empty(tmp_path: Path) -> None:
+    ended = agentgen_program("solve", "conv2", folder=tmp_path)
+    assert (ended.code, ended.stdout) == (2, "")
+
+
+def test_a_broken_settings_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "agentgen.toml"
+    file.write_text("[agentgen]\neffort = 'huge'\n")
+    ended = agentgen_program("problems", "list", "--json", folder=tmp_path)
+    assert ended.code == 2
+    assert ended.answer["error"] == f"{file}: effort = 'huge': must be one of quick, full"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """Otherwise it would take over a second; `agentgen --help` is what people try first."""
+    program = (
+        "import sys\nfrom agentgen.cli.main import run\nassert run(['--help']) == 0\n"
+        "print(*sorted({'torch', 'triton', 'pydantic', 'sqlalchemy', 'openai', 'yaml', 'numpy'} & set(sys.modules)))"
+    )
+    root = str(Path(agentgen.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    assert "Search for a fast kernel" in done.stdout
+    assert done.stdout.splitlines()[-1] == ""
+
+
+@pytest.mark.parametrize("command", ["solve", "resume", "verify", "bench", "problems", "doctor"])
+def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
+    ended = agentgen_program(command, "--help", folder=tmp_path)
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.startswith(f"Usage: agentgen {command}")
+    assert "--json" in ended.stdout
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
+    assert agentgen_program("--version", folder=tmp_path).stdout.strip() == agentgen.__version__
+
+
+def test_a_fault_of_agentgen_shows_its_traceback_and_is_no_rejection(tmp_path: Path) -> None:
+    """Exit code 1 would mean a rejected kernel. The fault: pydantic cannot be imported."""
+    (tmp_path / "pydantic.py").write_text("raise RuntimeError('broken on purpose')\n")
+    root = str(Path(agentgen.__file__).parents[1])
+    ended = agentgen_program(
+        "problems", "list", "--json", folder=tmp_path, environment={"PYTHONPATH": f"{tmp_path}:{root}"}
+    )
+    assert ended.code == 70
+    assert "Traceback" in ended.stderr
+    assert ended.answer["error"] == "this is a fault in agentgen: RuntimeError: broken on purpose"
+    assert ended.answer["exit_code"] == 70
+
+
+def test_problems_are_listed_and_shown(tmp_path: Path) -> None:
+    listed = agentgen_program("problems", "list", "--json", folder=tmp_path)
+    assert listed.code == 0
+    assert {"conv2d", "matmul", "softmax"} <= {problem["name"] for problem in listed.answer["problems"]}
+    assert agentgen_program("problems", folder=tmp_path).stderr.count("conv2d") == 1
+    shown = agentgen_program("problems", "show", "conv2d", "--json", folder=tmp_path)
+    assert shown.answer["arithmetic"] == "tf32"
+    assert "class Model(nn.Module)" in shown.answer["reference"]
+    assert "batch_size 4" in shown.stderr
+
+
+def test_doctor_says_that_there_is_a_key_but_not_which(tmp_path: Path) -> None:
+    key, password = "sk-very-secret", "pass-word"
+    environment = {"OPENAI_API_KEY": key, "AGENTGEN_BASE_URL": f"http://me:{password}@models.example/v1"}
+    ended = agentgen_program("doctor", "--json", folder=tmp_path, environment=environment)
+    assert ended.answer["OPENAI_API_KEY"] == "yes"
+    assert ended.answer["AGENTGEN_BASE_URL"] == "models.example"
+    assert ended.answer["ok"] is (ended.code == 0)
+    assert ended.answer["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert "torch" in ended.answer
+    for secret in (key, password):
+        assert secret not in ended.stdout + ended.stderr
+
+
+def test_doctor_reports_a_store_it_cannot_open_and_ends_with_2(tmp_path: Path) -> None:
+    (tmp_path / "not.db").write_text("this is no database, but a letter to a friend" * 100)
+    environment = {"AGENTGEN_STORE": f"sqlite:///{tmp_path / 'not.db'}"}
+    ended = agentgen_program("doctor", "--json", folder=tmp_path, environment=environment)
+    assert ended.code == 2
+    assert any(fault.startswith("store: ") for fault in ended.answer["faults"])
+    assert json.loads(ended.stdout)["store"] == "no"
