@@ -1,6 +1,6 @@
 """agentgen turns language models' ideas into GPU kernels that somebody would dare to ship.
 
-Importing this package does nothing. `agentgen.cli` is the way in; `docs/architecture.md` is the map.
+Importing this package does nothing. `agentgen.cli` is the way in; the README has the map.
 """
 
 __version__ = "0.1.0"

@@ -126,7 +126,7 @@ def _from_environment(environment: Mapping[str, str], folder: Path) -> Layer:
         model=(model,) if model else None,
         base_url=environment.get("AGENTGEN_BASE_URL") or None,
         store=environment.get("AGENTGEN_STORE") or None,
-        problems=folder / problems if problems else None,
+        problems=folder / Path(problems).expanduser() if problems else None,
     )
 
 

@@ -95,3 +95,5 @@ def _announce(console: Console, run: Run, models: tuple[ChatModel, ...]) -> None
     console.print(f"languages: {', '.join(run.languages)}; model: {', '.join(model.name for model in models)}")
     if wiring.is_replayed(run):
         console.print("what the model says is recorded; what is measured is live")
+    if run.target is None:
+        console.print("the judge starts: it looks at the device and times the baselines …", style="dim")

@@ -6,6 +6,8 @@ from agentgen.records.machine import Machine
 from agentgen.records.trial import Speedup
 
 NOT_MEASURED = "–"
+_ROUNDS_UP = 0.99995
+"""From this share of the next power of ten on, four digits show that power."""
 
 
 def time(microseconds: float | None) -> str:
@@ -13,13 +15,14 @@ def time(microseconds: float | None) -> str:
     if microseconds is None:
         return NOT_MEASURED
     for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
+        if microseconds >= size * _ROUNDS_UP:
             return f"{_four_digits(microseconds / size)} {unit}"
     return f"{_four_digits(microseconds)} µs"
 
 
 def _four_digits(value: float) -> str:
-    return f"{value:.3f}" if value < 10 else f"{value:.2f}" if value < 100 else f"{value:.1f}"
+    decimals = 3 if value < 10 * _ROUNDS_UP else 2 if value < 100 * _ROUNDS_UP else 1
+    return f"{value:.{decimals}f}"
 
 
 def speedup(found: Speedup | None) -> str:

@@ -18,12 +18,12 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
+from agentgen.records import events
 from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Idea
 from agentgen.records.trial import Trial
 from agentgen.report import figures
 from agentgen.report.table import SHORT_ID, first_reason, outcome_style
-from agentgen.search import events
 
 Watch = Callable[[events.Event], None]
 
@@ -150,8 +150,8 @@ class Picture:
                 rows -= 1
             elif node_id != _ROOT:
                 hidden += 1
-            # The last one on the stack is drawn first.
-            stack += [(branch, child) for child in sorted(self.children[node_id], key=interest.__getitem__)]
+            ranked = sorted(self.children[node_id], key=interest.__getitem__, reverse=True)
+            stack += [(branch, child) for child in reversed(ranked)]
         if hidden:
             tree.add(_row(f"… {hidden} more", style="dim"))
         return tree

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from agentgen.errors import NothingRecorded, ReplyPending
 from agentgen.models.chat import ChatModel
 from agentgen.records.chat import ChatReply, ChatRequest
-from agentgen.search.events import BranchEnded, Event
+from agentgen.records.events import BranchEnded, Event
 from agentgen.search.prompts import render
 from agentgen.search.replies import Unusable
 from agentgen.store.ledger import Ledger

@@ -24,12 +24,12 @@ from typing import Protocol
 
 from agentgen.errors import DeviceNotFound, StoreUnavailable
 from agentgen.models.chat import ChatModel
+from agentgen.records import events
 from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
 from agentgen.records.run import Run, RunStatus
 from agentgen.records.trial import Outcome, Trial
-from agentgen.search import events
 from agentgen.search.ask import Asker, Missing
 from agentgen.search.ideas import ideas_request
 from agentgen.search.replies import parse_ideas, parse_source

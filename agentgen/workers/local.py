@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -94,9 +95,15 @@ class JudgeProgram:
         self._channel, theirs = pair()
         command = [sys.executable, "-m", "agentgen.verify.server"]
         command += ["--channel", str(theirs.fileno()), "--device", device]
-        # A session of its own: Ctrl-C reaches the orchestrator alone, which then closes the judge in order.
+        # A session of its own: Ctrl-C reaches the orchestrator alone, which then closes the judge in order. Threads
+        # that spin after a parallel region would slow the guest's windows, as the guests' would slow the judge's.
         self._process = subprocess.Popen(
-            command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
+            command,
+            env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            start_new_session=True,
         )
         theirs.close()
 

@@ -4,6 +4,7 @@ import re
 from importlib.resources import files
 
 import pytest
+import torch
 from search_factories import (
     PROBLEM,
     REFERENCE,
@@ -23,13 +24,14 @@ from agentgen.records.idea import Category
 from agentgen.records.problem import Arithmetic, OwnWork
 from agentgen.records.run import Plan, Run
 from agentgen.records.trial import Check, Outcome
-from agentgen.search.facts import system_text
+from agentgen.search.facts import CLASS_FLOOR, system_text
 from agentgen.search.feedback import trial_line, trial_report, useful_log
 from agentgen.search.ideas import ideas_request
 from agentgen.search.prompts import render
 from agentgen.search.tree import Node, Tree
 from agentgen.search.write import repair_request, write_request
 from agentgen.store.rows import IdeaRow
+from agentgen.verify import draws, numerics
 
 RUN = make_run(Plan(), languages=(Language.CPP, Language.TRITON))
 EMPTY = Tree(RUN, (), (), {})
@@ -248,3 +250,31 @@ def test_every_template_is_used() -> None:
     by_value |= {f"own-work-{own.value}" for own in OwnWork} | {"playbook-cpu", "playbook-cuda"}
     literal = {"system", "facts", "contract", "ideas", "write", "repair", "again", "orientation"}
     assert stems == by_value | literal | {"parent-root", "parent-candidate"}
+
+
+def test_the_promised_gates_and_families_are_those_of_the_judge() -> None:
+    assert {arithmetic: float(floor) for arithmetic, floor in CLASS_FLOOR.items()} == numerics.FLOOR
+    text = system_text(RUN)
+    told = (
+        "standard normal",
+        "uniform in",
+        "mean 1000",
+        "1e-3",
+        "64",
+        "zeros",
+        "ones",
+        "{0,1}",
+        "constant rows",
+        "sparse",
+    )
+    assert len(draws.Family) == 11, "say in system.md what was added"
+    assert all(family in text for family in (*told, "sorted"))
+
+
+def test_the_example_in_the_notes_on_cpp_runs() -> None:
+    example = re.search(r"```\n(.*?)```", render("lang-cpp"), re.DOTALL)
+    assert example
+    x = torch.randn(1000)
+    names: dict[str, torch.Tensor] = {"x": x}
+    exec(example[1], names)
+    assert torch.equal(names["y"], x * 2)

@@ -72,8 +72,8 @@ class Zygote:
 
     def run(self) -> None:
         """Serves until the judge hangs up."""
-        self._channel.send({"ready": True})
         try:
+            self._channel.send({"ready": True})
             while True:
                 readable, _, _ = select.select([self._channel, self._woken], [], [])
                 if self._woken in readable:

@@ -1,0 +1,134 @@
+"""A run through a mailbox, resumed as the answers come. The judge has done its part before: its findings are stored."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cli_program import Ended, agentgen_program
+
+from agentgen.models.exchange import read_request
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.chat import Role
+from agentgen.records.machine import Ceilings, Machine, Target
+from agentgen.records.problem import Arithmetic, Problem, Workload
+from agentgen.records.run import Plan, Run, RunStatus
+from agentgen.records.trial import Clock, Outcome, Speedup, Timing, Trial
+from agentgen.store.ledger import Ledger, open_ledger
+
+SOURCE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass  # µ\n"
+MACHINE = Machine(
+    device_type="cpu",
+    device="Example 9000",
+    cores=2,
+    memory_bytes=1 << 33,
+    last_level_cache_bytes=1 << 25,
+    torch="2.13.0",
+    triton=None,
+    python="3.11.7",
+)
+PROBLEM = Problem(
+    name="relu",
+    title="Relu",
+    reference="class Model: ...",
+    workloads=(Workload(name="main"),),
+    arithmetic=Arithmetic.FP32,
+)
+
+
+def stored_run(ledger: Ledger) -> Run:
+    """Stores a run of one idea whose device a judge has looked at."""
+    target = Target(
+        problem="relu",
+        arithmetic=Arithmetic.FP32,
+        machine=MACHINE,
+        ceilings=Ceilings(copy_bytes_per_s=2e10, matmul_flops_per_s={Arithmetic.FP32: 1e11}),
+        constants={},
+        inputs=(),
+        outputs=(),
+        parameters={},
+        flops=0,
+        bytes_moved=1 << 20,
+        bound_us=50.0,
+        bound_by="memory",
+        baselines_us={"eager": 100.0},
+    )
+    run = Run(
+        id="20261121-120000-abcd",
+        problem=PROBLEM,
+        arithmetic=Arithmetic.FP32,
+        device="cpu",
+        languages=(Language.CPP,),
+        models=("mailbox",),
+        plan=Plan(rounds=1, ideas=1, repairs=0),
+        created=datetime(2026, 11, 21, 12, tzinfo=UTC),
+        target=target,
+    )
+    ledger.create_run(run)
+    return run
+
+
+def passed(candidate: Candidate) -> Trial:
+    timing = Timing(
+        clock=Clock.WALL, median_us=50, low_us=49, high_us=51, calls_per_window=4, windows=25, guests=1, copy_us=3
+    )
+    speedup = Speedup(baseline="eager", baseline_us=100, ratio=2, low=1.9, high=2.1, faster=True)
+    return Trial(
+        candidate=candidate.id,
+        problem="relu",
+        arithmetic=Arithmetic.FP32,
+        machine=MACHINE,
+        outcome=Outcome.PASSED,
+        timing=timing,
+        speedups=(speedup,),
+        roofline_fraction=1.0,
+    )
+
+
+def resume(folder: Path) -> Ended:
+    return agentgen_program("resume", "latest", "--json", folder=folder)
+
+
+def answer_the_request(mailbox: Path, role: Role, text: str) -> None:
+    (request,) = (path for path in mailbox.glob("*.request.md") if read_request(path).role is role)
+    request.with_name(request.name.replace(".request.", ".reply.")).write_text(text)
+
+
+def test_a_run_waits_for_its_mailbox_and_ends_with_the_kernel_on_disk(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    mailbox = results / "runs" / "20261121-120000-abcd" / "mailbox"
+    with open_ledger(f"sqlite:///{results / 'agentgen.db'}") as ledger:
+        run = stored_run(ledger)
+
+    waiting = resume(tmp_path)
+    assert (waiting.code, waiting.answer["status"], waiting.answer["kernel"]) == (75, "waiting", None)
+    assert "waiting for 1 answer\n" in waiting.stderr
+    assert f"agentgen resume {run.id}" in waiting.stderr
+    assert str(mailbox) in waiting.stderr
+
+    idea = {"category": "memory access", "title": "Touch [bold]less[/bold]", "reasoning": "It is bound by memory."}
+    answer_the_request(mailbox, Role.IDEAS, json.dumps({"ideas": [idea]}))
+    assert resume(tmp_path).code == 75
+    answer_the_request(mailbox, Role.WRITE, f"```python\n{SOURCE}```\n")
+    with open_ledger(f"sqlite:///{results / 'agentgen.db'}") as ledger:
+        (row,) = ledger.ideas(run.id)
+        candidate = Candidate(source=SOURCE, language=Language.CPP, idea=row.idea.id)
+        ledger.add_candidate(run.id, 1, candidate)
+        ledger.add_trial(run.id, passed(candidate))
+
+    done = resume(tmp_path)
+    assert (done.code, done.answer["status"]) == (0, RunStatus.DONE.value), done.stderr
+    assert {"run", "problem", "arithmetic", "device", "model", "trials", "best", "spent"} <= done.answer.keys()
+    (trial,) = done.answer["trials"]
+    assert (trial["candidate"], trial["idea"], trial["parent"]) == (candidate.id, row.idea.id, None)
+    assert (trial["language"], trial["outcome"], trial["round"]) == ("cpp", "PASSED", 1)
+    assert (trial["timing"]["median_us"], trial["speedup"]["low"]) == (50, 1.9)
+    assert done.answer["best"] == candidate.id
+    kernel = Path(done.answer["kernel"])
+    assert kernel == results / "runs" / run.id / f"relu-{candidate.id[:8]}.py"
+    assert kernel.read_bytes() == SOURCE.encode()
+    assert Trial.model_validate_json((kernel.parent / "trial.json").read_text()) == passed(candidate)
+    assert "Touch [bold]less[/bold]" in done.stderr
+    assert "2.00× [1.90, 2.10]" in done.stderr
+    assert "Example 9000" in done.stderr

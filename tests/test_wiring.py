@@ -1,0 +1,93 @@
+"""Settings become a run: device, languages, models and plan that fit together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentgen import wiring
+from agentgen.config import Layer, Settings, load
+from agentgen.errors import BadInput, DeviceNotFound, NothingRecorded
+from agentgen.models.mailbox import MailboxModel
+from agentgen.records.candidate import Language
+from agentgen.records.problem import Arithmetic
+from agentgen.records.run import Plan
+
+
+def settings(folder: Path, flags: Layer | None = None, environment: dict[str, str] | None = None) -> Settings:
+    return load(replace(flags or Layer(), device="cpu"), environment or {}, folder)
+
+
+def test_a_run_on_a_cpu_has_what_suits_a_cpu(tmp_path: Path) -> None:
+    run = wiring.new_run(settings(tmp_path), "conv2d")
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run.id)
+    assert (run.device, run.languages, run.models) == ("cpu", (Language.CPP,), ("recorded",))
+    assert run.arithmetic is Arithmetic.FP32, "a CPU has no TF32"
+    assert run.plan == Plan()
+
+
+def test_effort_sets_the_plan_and_rounds_overrides_it(tmp_path: Path) -> None:
+    run = wiring.new_run(settings(tmp_path, Layer(effort="full", rounds=7)), "conv2d")
+    assert run.plan == Plan(rounds=7, parents=4, ideas=6, next_ideas=4, repairs=3)
+
+
+def test_a_language_named_twice_is_written_in_once(tmp_path: Path) -> None:
+    run = wiring.new_run(settings(tmp_path, Layer(languages=("triton", "cpp", "triton"))), "matmul")
+    assert run.languages == (Language.TRITON, Language.CPP)
+
+
+def test_cpp_alone_goes_to_the_cpu_whatever_else_is_there(tmp_path: Path) -> None:
+    assert wiring.find_device("auto", (Language.CPP,)) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"), [("tpu", BadInput), ("cuda:x", BadInput), ("", BadInput), ("cuda:99", DeviceNotFound)]
+)
+def test_a_device_that_is_not_there_is_told_from_one_that_cannot_be(wanted: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        wiring.find_device(wanted)
+
+
+def test_models_are_the_ones_named_and_a_server_wants_a_name(tmp_path: Path) -> None:
+    key = {"OPENAI_API_KEY": "sk"}
+    named = wiring.new_run(settings(tmp_path, Layer(model=("llama3:8b", "recorded")), key), "conv2d")
+    assert named.models == ("llama3:8b", "recorded")
+    with pytest.raises(BadInput, match="--model NAME"):
+        wiring.new_run(settings(tmp_path, environment=key), "conv2d")
+    with pytest.raises(BadInput, match="no server for the model llama3:8b"):
+        wiring.new_run(settings(tmp_path, Layer(model=("llama3:8b",))), "conv2d")
+
+
+def test_a_run_keeps_its_mailbox_wherever_it_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = wiring.new_run(settings(tmp_path, Layer(model=("mailbox:box", "mailbox"))), "conv2d")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    models = wiring.open_models(settings(tmp_path), run)
+    folders = [model.folder for model in models if isinstance(model, MailboxModel)]
+    assert folders == [tmp_path / "box", tmp_path / "results" / "runs" / run.id / "mailbox"]
+    assert wiring.mailboxes(settings(tmp_path), run) == tuple(folders)
+
+
+def test_the_recording_of_a_problem_of_ones_own_lies_in_its_folder(tmp_path: Path) -> None:
+    own = tmp_path / "mine"
+    own.mkdir()
+    for name in ("problem.yaml", "reference.py"):
+        (own / name).write_bytes((settings(tmp_path).problems / "softmax" / name).read_bytes())
+    run = wiring.new_run(settings(tmp_path), str(own))
+    assert run.problem.name == "mine"
+    assert run.models == (f"recorded:{own / 'recording'}",)
+    assert wiring.is_replayed(run)
+    with pytest.raises(NothingRecorded, match=str(own)):
+        wiring.open_models(settings(tmp_path), run)
+
+
+def test_the_store_is_shown_without_its_password(tmp_path: Path) -> None:
+    environment = {"AGENTGEN_STORE": "postgresql+psycopg://me:secret@db.example/runs"}
+    shown = wiring.store_shown(settings(tmp_path, environment=environment))
+    assert "secret" not in shown
+    assert "db.example" in shown
