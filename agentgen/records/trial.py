@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal
@@ -54,6 +55,21 @@ class Accuracy(Record):
     """Largest |out - oracle| over what the element gate allows; 1 is the limit."""
     gated: bool = True
     """False where one ulp of the inputs moves the oracle by more than 1e-2: reported only."""
+
+    @property
+    def share_of_limit(self) -> float:
+        """Error over what is allowed, the worse of norm and element: 1 is the limit, infinite what is not finite, or
+        what is wrong at all where the family must be exact (a gate of 0)."""
+        element = self.worst_element if self.worst_element is not None else math.inf
+        if self.relative_l2 is None:  # an oracle of zero has no relative error
+            return element
+        return max(_share(self.relative_l2, self.gate), element)
+
+
+def _share(error: float, gate: float) -> float:
+    if gate == 0.0:
+        return 0.0 if error == 0.0 else math.inf
+    return error / gate
 
 
 class Clock(StrEnum):

@@ -86,10 +86,7 @@ def _accuracy(trial: Trial, *, all_accuracy: bool) -> Table:
 
 
 def _share_of_gate(row: Accuracy) -> float:
-    if not row.gated:
-        return -1.0
-    shares = [row.worst_element, row.relative_l2 / row.gate if row.relative_l2 is not None and row.gate else None]
-    return max((share for share in shares if share is not None), default=0.0)
+    return row.share_of_limit if row.gated else -1.0
 
 
 def _build(trial: Trial) -> Table:

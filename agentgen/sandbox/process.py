@@ -50,7 +50,9 @@ class ProcessSandbox:
             interpret: Triton kernels run in Triton's interpreter (its decorators read this when they are imported).
         """
         self._device = device
-        self._folder = Path(tempfile.mkdtemp(prefix="agentgen-"))
+        # Goes with this object, too, where a judge fails before it could close it.
+        self._scratch = tempfile.TemporaryDirectory(prefix="agentgen-", ignore_cleanup_errors=True)
+        self._folder = Path(self._scratch.name)
         self._channel, theirs = pair()
         command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote"]
         command += ["--channel", str(theirs.fileno()), "--device", device]
@@ -63,20 +65,33 @@ class ProcessSandbox:
         self._ready = False
         self._exits: dict[int, int] = {}
 
-    def start(self) -> ProcessGuest:
-        """Forks a guest from the zygote."""
+    def wait_until_warm(self) -> None:
+        """Waits until the zygote has imported everything."""
+        if self._ready:
+            return
         try:
-            self._wait_until_ready()
-            scratch = Path(tempfile.mkdtemp(prefix="guest-", dir=self._folder))
-            ours, theirs = pair()
-            log_read, log_write = os.pipe2(os.O_CLOEXEC)
-            message = {"scratch": str(scratch), "limits": default_limits(self._device)}
-            self._channel.send(message, (theirs.fileno(), log_write))
-            theirs.close()
-            os.close(log_write)
-            pid = int(self._receive("forked", FORK_S))
+            self._receive("ready", ZYGOTE_START_S)
         except (ProtocolError, TimeoutError) as error:
             raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
+        self._ready = True
+
+    def start(self) -> ProcessGuest:
+        """Forks a guest from the zygote."""
+        self.wait_until_warm()
+        scratch = Path(tempfile.mkdtemp(prefix="guest-", dir=self._folder))
+        ours, theirs = pair()
+        log_read, log_write = os.pipe2(os.O_CLOEXEC)
+        try:
+            message = {"scratch": str(scratch), "limits": default_limits(self._device)}
+            self._channel.send(message, (theirs.fileno(), log_write))
+            pid = int(self._receive("forked", FORK_S))
+        except (ProtocolError, TimeoutError) as error:
+            ours.close()
+            os.close(log_read)
+            raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
+        finally:
+            theirs.close()
+            os.close(log_write)
         return ProcessGuest(self, pid, ours, log_read, scratch)
 
     def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None:
@@ -101,12 +116,7 @@ class ProcessSandbox:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _wait_until_ready(self) -> None:
-        if not self._ready:
-            self._receive("ready", ZYGOTE_START_S)
-            self._ready = True
+        self._scratch.cleanup()
 
     def _receive(self, key: str, timeout_s: float) -> Any:
         while True:
@@ -203,6 +213,7 @@ def _environment(folder: Path, interpret: bool) -> dict[str, str]:
         "XDG_CACHE_HOME": str(folder),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",  # guests are killed, and what lay in a buffer would not be in the log
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # is_available() without touching CUDA: guests are forked from here
         "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin after a parallel region would slow the other side's window
         "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),

@@ -53,6 +53,14 @@ class Guest(Protocol):
 class Sandbox(Protocol):
     """Starts guests on one device."""
 
+    def wait_until_warm(self) -> None:
+        """Returns when `start` is quick and the warm-up takes no more processor time from whoever measures.
+
+        Raises:
+            SandboxUnavailable: it never will be.
+        """
+        ...
+
     def start(self) -> Guest:
         """Starts a guest.
 

@@ -49,7 +49,8 @@ class Channel:
         self._sock.settimeout(timeout_s)
         try:
             sent = self._sock.sendmsg([data], ancillary)
-            self._sock.sendall(data[sent:])
+            if sent < len(data):  # sendall of nothing waits for room all the same
+                self._sock.sendall(data[sent:])
         except (BrokenPipeError, ConnectionResetError) as error:
             raise PeerClosed("the peer closed the socket") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentgen.records.idea import Idea
-from agentgen.records.trial import Accuracy, Outcome, Trial
+from agentgen.records.trial import Outcome, Trial
 from agentgen.search.select import best
 from agentgen.search.tree import Node, Tree
 
@@ -109,15 +109,8 @@ def _times(trial: Trial) -> Iterator[str]:
 
 def _accuracy(trial: Trial) -> Iterator[str]:
     """Yields the families nearest to or beyond their gate, the worst first."""
-
-    def badness(row: Accuracy) -> float:
-        if row.relative_l2 is None:
-            # An oracle of zero has no relative error; otherwise the output was not finite.
-            return row.worst_element if row.worst_element is not None else float("inf")
-        return max(row.relative_l2 / row.gate, row.worst_element or 0.0)
-
-    gated = sorted((row for row in trial.accuracy if row.gated), key=badness, reverse=True)
-    shown = gated[:1] if trial.outcome is Outcome.PASSED else [row for row in gated if badness(row) > 1]
+    gated = sorted((row for row in trial.accuracy if row.gated), key=lambda row: row.share_of_limit, reverse=True)
+    shown = gated[:1] if trial.outcome is Outcome.PASSED else [row for row in gated if row.share_of_limit > 1]
     for row in shown[:_ACCURACY_ROWS]:
         error = "not finite" if row.relative_l2 is None else f"{row.relative_l2:.3g}"
         own = f", PyTorch itself {row.torch_relative_l2:.3g}" if row.torch_relative_l2 is not None else ""
@@ -129,7 +122,7 @@ def _accuracy(trial: Trial) -> Iterator[str]:
     if len(shown) > _ACCURACY_ROWS:
         yield f"- and {len(shown) - _ACCURACY_ROWS} further families beyond their gate"
     if shown and trial.outcome is not Outcome.PASSED:
-        fine = [f"{row.workload}/{row.family}" for row in gated if badness(row) <= 1]
+        fine = [f"{row.workload}/{row.family}" for row in gated if row.share_of_limit <= 1]
         yield f"- Within the gate: {', '.join(fine) or 'none'}"
 
 

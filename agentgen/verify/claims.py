@@ -45,7 +45,8 @@ class Claim(_Claim):
     state: Annotated[list[StateClaim], Field(max_length=10_000)] = []
     prepare: bool = False
     builds: Annotated[list[BuildReport], Field(max_length=1000)] = []
-    seconds: float | None = None
+    seconds: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    """NaN, which JSON lets through, would agree with every clock."""
     queued: bool = False
     dispatched: dict[str, int] = {}
 

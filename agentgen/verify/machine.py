@@ -84,19 +84,22 @@ def ceilings(device: str, arithmetics: Iterable[Arithmetic]) -> Ceilings:
     source = torch.randn(words, device=device)
     target = torch.empty_like(source)
     copy_s = _best_s(lambda: target.copy_(source), on_gpu)
-    size = 8192 if on_gpu else 1536
-    rates: dict[Arithmetic, float] = {}
-    for arithmetic in arithmetics:
-        set_arithmetic(arithmetic.value)
-        a = torch.randn(size, size, device=device).to(DTYPE[arithmetic])
-        b = torch.randn(size, size, device=device).to(DTYPE[arithmetic])
-        rates[arithmetic] = 2 * size**3 / _best_s(lambda a=a, b=b: a @ b, on_gpu)
+    # On a CPU the best size differs from library to library and machine to machine.
+    sizes = (8192,) if on_gpu else (512, 1024, 1536)
+    rates = {arithmetic: max(_matmul_rate(device, arithmetic, size) for size in sizes) for arithmetic in arithmetics}
     return Ceilings(copy_bytes_per_s=2 * source.nbytes / copy_s, matmul_flops_per_s=rates)
 
 
 def bandwidth_limit(machine: Machine, measured: Ceilings) -> float:
     """Returns bytes per second that no kernel exceeds: the datasheet's, else 1.5 times what a copy reached."""
     return DATASHEET_BYTES_PER_S.get(machine.device, 1.5 * measured.copy_bytes_per_s)
+
+
+def _matmul_rate(device: str, arithmetic: Arithmetic, size: int) -> float:
+    set_arithmetic(arithmetic.value)
+    a = torch.randn(size, size, device=device).to(DTYPE[arithmetic])
+    b = torch.randn(size, size, device=device).to(DTYPE[arithmetic])
+    return 2 * size**3 / _best_s(lambda: a @ b, device != "cpu")
 
 
 def _best_s(call: Callable[[], object], on_gpu: bool) -> float:

@@ -163,7 +163,7 @@ class Pool:
 
 
 def _worst_ratio(difference: torch.Tensor, scale: torch.Tensor) -> float:
-    ratio = torch.where(scale > 0, difference.abs() / scale, 0.0)
+    ratio = torch.where(scale > 0, difference.abs() / scale, 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
     return ratio.max().item() if ratio.numel() else 0.0
 
 

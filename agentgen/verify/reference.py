@@ -6,6 +6,7 @@ Never leaves the judge's process.
 from __future__ import annotations
 
 import copy
+import json
 import linecache
 import types
 from collections.abc import Sequence
@@ -75,7 +76,7 @@ def load(problem: Problem, workload: Workload, device: str) -> Reference:
         if missing:
             raise ReferenceInvalid(f"{problem.name}: workload {workload.name} overrides unknown constants {missing}")
         vars(module).update(constants)
-        init_args = tuple(module.get_init_inputs())
+        init_args = _init_args(module)
         torch.manual_seed(PUBLIC_SEED)
         with torch.device(device):
             model: nn.Module = module.Model(*init_args)
@@ -84,6 +85,7 @@ def load(problem: Problem, workload: Workload, device: str) -> Reference:
         probe = [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in inputs]
         with torch.no_grad():
             outputs = tuple((tuple(y.shape), y.dtype) for y in _tensors(model(*probe)))
+            oracle = _oracle(model, probe)
     except ReferenceInvalid:
         raise
     except Exception as error:  # the reference is the user's text: it may raise anything
@@ -92,7 +94,7 @@ def load(problem: Problem, workload: Workload, device: str) -> Reference:
             f"{type(error).__name__}: {error}"
         ) from error
     shown = {**constants} or {k: v for k, v in vars(module).items() if isinstance(v, int | float) and k[0] != "_"}
-    return Reference(workload.name, shown, init_args, model, copy.deepcopy(model).double(), inputs, outputs)
+    return Reference(workload.name, shown, init_args, model, oracle, inputs, outputs)
 
 
 def _module(problem: Problem) -> types.ModuleType:
@@ -101,6 +103,27 @@ def _module(problem: Problem) -> types.ModuleType:
     module = types.ModuleType("reference")
     exec(compile(problem.reference, path, "exec"), module.__dict__)
     return module
+
+
+def _init_args(module: types.ModuleType) -> tuple[Any, ...]:
+    values = tuple(module.get_init_inputs())
+    try:
+        json.dumps(values)
+    except TypeError as error:
+        raise ReferenceInvalid(f"get_init_inputs() may hold numbers, texts and lists of them only: {error}") from error
+    return values
+
+
+def _oracle(model: nn.Module, probe: Tensors) -> nn.Module:
+    oracle = copy.deepcopy(model).double()
+    try:
+        oracle(*(x.double() if x.is_floating_point() else x for x in probe))
+    except Exception as error:
+        raise ReferenceInvalid(
+            f"the reference does not run in float64, which its oracle is computed in: {error}. A tensor that is "
+            "neither parameter nor buffer, or a cast to one dtype, does not follow `.double()`"
+        ) from error
+    return oracle
 
 
 def _input_specs(module: types.ModuleType) -> tuple[Spec, ...]:

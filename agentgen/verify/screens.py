@@ -21,7 +21,7 @@ def screen(candidate: Candidate) -> None:
         raise Rejected(Outcome.SCREENED_OUT, f"the source is over {MAX_SOURCE_BYTES} bytes")
     try:
         tree = ast.parse(candidate.source)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
         where = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
         raise Rejected(Outcome.BUILD_FAILED, f"the source is no Python: {where}") from error
     if "ModelNew" not in set(_top_level_names(tree)):

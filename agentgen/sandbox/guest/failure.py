@@ -28,7 +28,9 @@ def describe(error: BaseException, stage: str) -> dict[str, Any]:
 def _kind(error: BaseException, stage: str) -> str:
     if isinstance(error, WrongOutput):
         return error.kind
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "out of memory" in str(error):
+    # torch's CPU allocator raises a plain RuntimeError.
+    words = ("out of memory", "can't allocate memory")
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words):
         return "memory"
     # Triton compiles at the first call, and jit may be called there too: a compiler's refusal is no crash.
     if stage == "build" or isinstance(error, jit.CompileError) or _from_triton_compiler(error):

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """Has the kernel kill this process when the thread that started it ends, however that happens."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Has the kernel send this process signal `number` when the thread that started it ends, however that happens."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def apply(limits: Mapping[str, int]) -> None:

@@ -7,7 +7,7 @@ process that did cannot use it. It starts no threads and runs no OpenMP work, wh
     fork   scratch, limits + guest's socket, log pipe  -> forked: the guest's pid
     (itself, when a guest has ended)                   -> exited: pid, status (negative: killed by that signal)
 
-When its own socket closes it kills every guest's process group and ends.
+When its own socket closes, or the judge is killed, it kills every guest's process group and ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--device", required=True)
     parser.add_argument("--arch")
     arguments = parser.parse_args()
-    limits.die_with_parent()
+    limits.die_with_parent(signal.SIGTERM)  # not SIGKILL: children of guests would outlive us
     channel = Channel(socket.socket(fileno=arguments.channel))
     _warm_up(arguments.device, arguments.arch)
     Zygote(channel, arguments.device, arguments.arch).run()
@@ -69,6 +69,7 @@ class Zygote:
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
+        signal.signal(signal.SIGTERM, _wake)
 
     def run(self) -> None:
         """Serves until the judge hangs up."""
@@ -77,6 +78,8 @@ class Zygote:
             while True:
                 readable, _, _ = select.select([self._channel, self._woken], [], [])
                 if self._woken in readable:
+                    if signal.SIGTERM in os.read(self._woken, 4096):
+                        return
                     self._reap()
                 if self._channel in readable:
                     message, fds = self._channel.receive(timeout_s=30)
@@ -88,8 +91,6 @@ class Zygote:
                 _kill_group(pid)
 
     def _reap(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._woken, 4096)
         for pid in tuple(self._guests):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
@@ -99,11 +100,17 @@ class Zygote:
 
     def _fork(self, message: Message, fds: list[int]) -> None:
         guest_socket, log = fds
+        leads, tell = os.pipe()
         pid = os.fork()
         if pid == 0:
+            os.setsid()
+            os.close(tell)
             _become_guest(message, guest_socket, log, self._channel.fileno(), self._device, self._arch)
         os.close(guest_socket)
         os.close(log)
+        os.close(tell)
+        os.read(leads, 1)  # until it leads its group: one that does not exist yet cannot be stopped or killed
+        os.close(leads)
         self._guests.add(pid)
         self._channel.send({"forked": pid})
 
@@ -112,10 +119,10 @@ def _become_guest(message: Message, guest_socket: int, log: int, zygote: int, de
     """Turns the forked child into a guest; never returns."""
     status = 1
     try:
-        os.setsid()
         limits.die_with_parent()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.close(zygote)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)

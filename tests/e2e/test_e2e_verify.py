@@ -1,0 +1,43 @@
+"""`agentgen verify` and `bench` with the real judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import agentgen
+
+
+def test_an_honest_kernel_is_accepted_and_timed(home: Path) -> None:
+    code, answer = agentgen(home, "verify", "square", "honest.py", "--device", "cpu")
+    assert code == 0
+    assert answer["accepted"]
+    assert answer["outcome"] == "PASSED"
+    assert answer["timing"]["median_us"] > 0
+    assert answer["speedup"]["low"] <= answer["speedup"]["ratio"] <= answer["speedup"]["high"]
+    assert 0 < answer["roofline_fraction"]
+    assert {"accepted", "outcome", "reasons", "checks", "accuracy", "seconds", "machine"} <= answer.keys()
+
+
+def test_a_wrong_kernel_is_rejected_with_the_family_that_found_it(home: Path) -> None:
+    code, answer = agentgen(home, "verify", "square", "forgets.py", "--device", "cpu")
+    assert code == 1
+    assert answer["outcome"] == "WRONG_VALUES"
+    assert "normal" in answer["reasons"][0]
+    assert answer["timing"] is None
+
+
+def test_a_bare_reference_file_is_enough(home: Path) -> None:
+    reference = str(home / "problems" / "square" / "reference.py")
+    code, answer = agentgen(home, "verify", "--reference", reference, "honest.py", "--no-timing", "--device", "cpu")
+    assert code == 0
+    assert answer["timing"] is None
+
+
+def test_bench_races_the_compiled_baselines(home: Path) -> None:
+    code, answer = agentgen(home, "bench", "square", "honest.py", "--device", "cpu")
+    assert code == 0
+    names = {speedup["baseline"] for speedup in answer["speedups"]}
+    assert "eager" in names
+    assert any(name.startswith("torch.compile") for name in names)
+    times = [speedup["baseline_us"] for speedup in answer["speedups"]]
+    assert times == sorted(times)

@@ -1,0 +1,60 @@
+"""What the kernel tells of processes: who descends from whom, who is still there."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+GONE_S = 10.0
+
+
+def descendants(pid: int) -> set[int]:
+    """Returns all living processes below `pid`."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, parent = _state_and_parent(int(folder.name))
+            if state not in "ZX":
+                parents[int(folder.name)] = parent
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def alive(pid: int) -> bool:
+    """Whether `pid` runs or could run; a zombie does not."""
+    try:
+        return _state_and_parent(pid)[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def gone(pids: Iterable[int]) -> bool:
+    """Whether all of `pids` end within ten seconds."""
+    waiting = list(pids)
+    return eventually(lambda: not any(map(alive, waiting)))
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Whether `condition` comes true within ten seconds."""
+    deadline = time.monotonic() + GONE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def home_of(pid: int) -> Path:
+    """Returns $HOME of a process, as it was started."""
+    variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return next(Path(v.removeprefix("HOME=")) for v in variables if v.startswith("HOME="))
+
+
+def _state_and_parent(pid: int) -> tuple[str, int]:
+    # The name in parentheses may hold anything, also spaces and parentheses.
+    state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    return state, int(parent)

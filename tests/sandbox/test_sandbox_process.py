@@ -1,0 +1,351 @@
+"""A real zygote and real guests: what they do for the judge, and what the judge survives.
+
+Not covered: network and files, which a plain process can reach; a grandchild that starts a session of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sandbox_processes import alive, descendants, eventually, gone, home_of
+
+from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
+from agentgen.sandbox.process import LOG_BYTES, ProcessGuest, ProcessSandbox
+from agentgen.verify.shared import Region
+
+ROOT = Path(__file__).parents[2]
+SECRET = "sk-of-the-user"
+SCALE = """
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(width))
+    def forward(self, x):
+        return x * self.weight
+"""
+# A child that only SIGKILL ends, in the guest's process group.
+STUBBORN_CHILD = """
+import os, signal, time
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    print(f"child {os.getpid()}", flush=True)
+    while True:
+        time.sleep(60)
+class ModelNew: ...
+"""
+OWNER = """
+import sys
+from agentgen.sandbox.process import ProcessSandbox
+
+sandbox = ProcessSandbox("cpu")
+guest = sandbox.start()
+guest.post({"do": "load", "source": sys.argv[1], "arithmetic": "fp32"})
+assert guest.answer(20)["ok"]
+print(guest.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _key_in_our_environment() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", SECRET)
+        yield
+
+
+@pytest.fixture(scope="module")
+def to_be_ended() -> Iterator[list[ProcessSandbox]]:
+    """Sandboxes that a test ends; they warm up while other tests run."""
+    sandboxes = [ProcessSandbox("cpu"), ProcessSandbox("cpu")]
+    yield list(sandboxes)
+    for one in sandboxes:
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def owner(
+    to_be_ended: list[ProcessSandbox], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[subprocess.Popen[str]]:
+    """A program that owns a sandbox with a guest in it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, STUBBORN_CHILD],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path_factory.mktemp("owner"))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def sandbox(owner: subprocess.Popen[str]) -> Iterator[ProcessSandbox]:
+    one = ProcessSandbox("cpu")
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def guest(sandbox: ProcessSandbox) -> Iterator[ProcessGuest]:
+    one = sandbox.start()
+    yield one
+    one.kill()
+    assert not alive(one.pid)
+
+
+def ask(guest: ProcessGuest, message: dict[str, Any], *fds: int, timeout_s: float = 20.0) -> dict[str, Any]:
+    guest.post(message, fds)
+    return guest.answer(timeout_s)
+
+
+def load(guest: ProcessGuest, source: str, timeout_s: float = 20.0) -> dict[str, Any]:
+    return ask(guest, {"do": "load", "source": source, "arithmetic": "fp32"}, timeout_s=timeout_s)
+
+
+def construct(guest: ProcessGuest, *init_args: Any) -> dict[str, Any]:
+    return ask(guest, {"do": "construct", "workload": "main", "init_args": init_args, "seed": 1})
+
+
+# ---- what guests are for ---------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_goes_all_the_way(guest: ProcessGuest) -> None:
+    assert load(guest, SCALE)["ok"]
+    state = construct(guest, 5)["state"]
+    assert [(one["name"], one["shape"], one["dtype"]) for one in state] == [("weight", [5], "float32")]
+
+    region = Region("io", [((3, 5), torch.float32), ((3, 5), torch.float32), ((5,), torch.float32)], "cpu")
+    x, y, weight = region.tensors
+    weight.copy_(torch.arange(5.0))
+    x.fill_(2.0)
+    assert ask(guest, region.message(), region.fd)["ok"]
+    assert ask(guest, {"do": "weights", "workload": "main", "region": "io", "assign": {"weight": 2}})["ok"]
+    window = {"do": "window", "workload": "main", "region": "io", "inputs": [[0]], "outputs": [[1]], "calls": 3}
+    answer = ask(guest, {**window, "shot": 0, "record": True})
+    assert answer["ok"], answer
+    assert answer["seconds"] > 0
+    assert answer["dispatched"] == {"aten.mul.Tensor": 3}
+    assert torch.equal(y, (2 * torch.arange(5.0)).expand(3, 5))
+    region.close()
+
+
+def test_guests_know_nothing_of_each_other(sandbox: ProcessSandbox, guest: ProcessGuest) -> None:
+    other = sandbox.start()
+    assert load(guest, SCALE)["ok"]
+    failure = construct(other, 5)["failure"]  # it has loaded nothing
+    assert failure["kind"] == "build"
+    other.kill()
+    assert construct(guest, 5)["ok"]
+
+
+def test_a_guest_that_is_told_nonsense_says_so_and_goes_on(guest: ProcessGuest) -> None:
+    assert not ask(guest, {"do": "no such thing"})["ok"]
+    assert not ask(guest, {"do": "share", "region": "r", "nbytes": 4096, "slots": []})["ok"]  # no descriptor
+    assert ask(guest, {"do": "ping"})["ok"]
+
+
+# ---- what a candidate may do -----------------------------------------------------------------------------------------
+
+
+def test_a_flood_on_stdout_is_cut_to_its_end(guest: ProcessGuest) -> None:
+    flood = "import os\nfor i in range(3000): os.write(1 + i % 2, b'x' * 9999)\nprint('the end')\nclass ModelNew: ..."
+    assert load(guest, flood)["ok"]
+    assert eventually(lambda: guest.log.endswith("the end\n"))
+    assert len(guest.log) <= LOG_BYTES
+
+
+def test_output_that_is_no_text_is_shown_all_the_same(guest: ProcessGuest) -> None:
+    assert load(guest, "import os\nos.write(1, b'\\xff\\x00ok\\n')\nclass ModelNew: ...")["ok"]
+    assert eventually(lambda: guest.log.endswith("ok\n"))
+
+
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [
+        ("import os; os._exit(7)", 7),
+        ("import ctypes; ctypes.string_at(0)", -signal.SIGSEGV),
+        ("import os; os.abort()", -signal.SIGABRT),
+        ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL),
+    ],
+    ids=["_exit", "segfault", "abort", "kill"],
+)
+def test_a_guest_that_ends_is_known_with_how_it_ended(guest: ProcessGuest, source: str, status: int) -> None:
+    assert guest.exit_status is None
+    with pytest.raises(PeerClosed):
+        load(guest, source)
+    assert guest.exit_status == status
+
+
+@pytest.mark.parametrize("source", ["raise SystemExit(0)", "raise KeyboardInterrupt", "import sys; sys.exit('bye')"])
+def test_no_exception_ends_a_guest(guest: ProcessGuest, source: str) -> None:
+    assert load(guest, source)["failure"]["kind"] == "build"
+    assert ask(guest, {"do": "ping"})["ok"]
+
+
+def test_a_candidate_that_spins_is_killed(sandbox: ProcessSandbox) -> None:
+    guest = sandbox.start()
+    with pytest.raises(TimeoutError):
+        load(guest, "while True: pass", timeout_s=0.3)
+    assert alive(guest.pid)
+    guest.kill()
+    assert not alive(guest.pid)
+    assert guest.exit_status is None  # by us, not by itself
+
+
+def test_a_child_that_ignores_signals_dies_with_the_group(sandbox: ProcessSandbox) -> None:
+    guest = sandbox.start()
+    assert load(guest, STUBBORN_CHILD)["ok"]
+    child = child_of(guest)
+    os.kill(child, signal.SIGTERM)
+    assert alive(child)
+    guest.kill()
+    assert gone([child])
+
+
+def test_what_a_guest_leaves_behind_when_it_ends_dies_too(guest: ProcessGuest) -> None:
+    assert load(guest, STUBBORN_CHILD)["ok"]
+    child = child_of(guest)
+    with pytest.raises(PeerClosed):
+        load(guest, "import os; os._exit(0)")
+    assert guest.exit_status == 0
+    assert gone([child])
+
+
+def child_of(guest: ProcessGuest) -> int:
+    assert eventually(lambda: "child " in guest.log)
+    return int(re.findall(r"child (\d+)", guest.log)[0])
+
+
+def test_the_environment_has_no_secret(guest: ProcessGuest) -> None:
+    source = (
+        "import os, pathlib\n"
+        "own = pathlib.Path('/proc/self/environ').read_text()\n"
+        "parent = pathlib.Path(f'/proc/{os.getppid()}/environ').read_text()\n"
+        "raise ValueError(repr((dict(os.environ), own, parent)))"
+    )
+    told = load(guest, source)["failure"]["message"]
+    assert "PATH" in told
+    assert SECRET not in told
+    assert "OPENAI" not in told
+
+
+def test_a_guest_works_in_a_folder_of_its_own_that_goes_with_it(sandbox: ProcessSandbox) -> None:
+    guest = sandbox.start()
+    source = "import os, tempfile\nraise ValueError('|'.join([os.getcwd(), os.environ['HOME'], tempfile.gettempdir()]))"
+    folders = set(load(guest, source)["failure"]["message"].removeprefix("ValueError: ").split("|"))
+    assert len(folders) == 1
+    folder = Path(folders.pop())
+    assert folder.is_dir()
+    guest.kill()
+    assert not folder.exists()
+
+
+def test_limits_hold(guest: ProcessGuest) -> None:
+    source = (
+        "import resource\n"
+        "names = ('CORE', 'FSIZE', 'NOFILE')\n"
+        "raise ValueError([resource.getrlimit(getattr(resource, 'RLIMIT_' + name)) for name in names])"
+    )
+    told = load(guest, source)["failure"]["message"]
+    assert told == f"ValueError: {[(0, 0), (1 << 30, 1 << 30), (1024, 1024)]}"
+    assert load(guest, "x = bytearray(1 << 40)")["failure"]["kind"] == "memory"
+    assert load(guest, "import torch\nx = torch.empty(1 << 40)")["failure"]["kind"] == "memory"
+
+
+def test_pause_and_resume(guest: ProcessGuest) -> None:
+    guest.pause()
+    guest.post({"do": "ping"})
+    with pytest.raises(TimeoutError):
+        guest.answer(0.2)
+    guest.resume()
+    assert guest.answer(5)["ok"]
+
+
+def test_a_paused_guest_can_be_killed(sandbox: ProcessSandbox) -> None:
+    guest = sandbox.start()
+    guest.pause()
+    guest.kill()
+    assert not alive(guest.pid)
+
+
+@pytest.mark.parametrize("said", ["b'\\xff\\xff\\xff\\xff'", "b'GET / HTTP/1.1\\r\\n\\r\\n'"])
+def test_a_candidate_that_writes_on_the_socket_itself_breaks_the_protocol(guest: ProcessGuest, said: str) -> None:
+    source = (
+        "import os, stat\n"
+        "for name in os.listdir('/proc/self/fd'):\n"
+        "    if os.path.exists(f'/proc/self/fd/{name}') or os.readlink(f'/proc/self/fd/{name}').startswith('socket'):\n"
+        "        if stat.S_ISSOCK(os.fstat(int(name)).st_mode):\n"
+        f"            os.write(int(name), {said})\n"
+        "while True: pass"
+    )
+    with pytest.raises(ProtocolError):
+        load(guest, source)
+
+
+def test_starting_and_killing_leaks_no_descriptor(sandbox: ProcessSandbox) -> None:
+    sandbox.start().kill()
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        sandbox.start().kill()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+# ---- ends ------------------------------------------------------------------------------------------------------------
+
+
+def test_close_leaves_no_process_and_no_folder(to_be_ended: list[ProcessSandbox]) -> None:
+    sandbox = to_be_ended[0]
+    guest = sandbox.start()
+    assert load(guest, STUBBORN_CHILD)["ok"]
+    zygote = parent_of(guest.pid)
+    pids = {zygote, guest.pid, child_of(guest)}
+    folder = home_of(zygote)
+    assert folder.is_dir()
+    sandbox.close()
+    assert gone(pids)
+    assert not folder.exists()
+
+
+def test_without_its_zygote_a_sandbox_is_unavailable(to_be_ended: list[ProcessSandbox]) -> None:
+    sandbox = to_be_ended[1]
+    guest = sandbox.start()
+    zygote = parent_of(guest.pid)
+    os.kill(zygote, signal.SIGKILL)
+    assert gone([zygote, guest.pid])
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        with pytest.raises(SandboxUnavailable, match="agentgen doctor"):
+            sandbox.start()
+    assert set(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(SandboxUnavailable):
+        guest.kill()
+    sandbox.close()
+
+
+def test_killing_the_owner_ends_everything(owner: subprocess.Popen[str]) -> None:
+    assert owner.stdout
+    guest = int(owner.stdout.readline())
+    pids = descendants(owner.pid)
+    assert guest in pids
+    assert len(pids) == 3, "zygote, guest, and the candidate's child"
+    owner.kill()
+    owner.wait()
+    assert gone(pids)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,0 +1,268 @@
+"""The gates let every accurate kernel pass and no other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgen.records.problem import Arithmetic
+from agentgen.verify.numerics import Pool, nudge
+
+Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Oracle, torch's own output, and the oracle of nudged inputs."""
+
+
+@pytest.fixture
+def source() -> torch.Generator:
+    return torch.Generator().manual_seed(7)
+
+
+def softmax_of(x: torch.Tensor, source: torch.Generator) -> Outputs:
+    oracle = torch.softmax(x.double(), -1)
+    return oracle, torch.softmax(x, -1), torch.softmax(nudge(x, source).double(), -1)
+
+
+def matmul_of(a: torch.Tensor, b: torch.Tensor, source: torch.Generator) -> Outputs:
+    return a.double() @ b.double(), a @ b, nudge(a, source).double() @ nudge(b, source).double()
+
+
+def pooled(
+    out: torch.Tensor, outputs: Outputs, arithmetic: Arithmetic = Arithmetic.FP32, *, exact: bool = False
+) -> Pool:
+    pool = Pool("main", "normal", arithmetic, must_be_exact=exact)
+    oracle, by_torch, nudged = outputs
+    pool.add(out, oracle, by_torch, nudged)
+    return pool
+
+
+def to_tf32(x: torch.Tensor) -> torch.Tensor:
+    """Rounds to 10 bits of mantissa, to nearest."""
+    return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+# ---- right kernels ---------------------------------------------------------------------------------------------------
+
+
+def test_torch_itself_passes(source: torch.Generator) -> None:
+    outputs = softmax_of(torch.randn(16, 4096, generator=source), source)
+    pool = pooled(outputs[1], outputs)
+    assert pool.problems() == []
+    accuracy = pool.accuracy()
+    assert accuracy.relative_l2 == accuracy.torch_relative_l2
+    assert accuracy.worst_element is not None
+    assert accuracy.worst_element < 1
+    assert accuracy.gated
+
+
+def test_another_order_of_summation_passes(source: torch.Generator) -> None:
+    a, b = torch.randn(64, 512, generator=source), torch.randn(512, 64, generator=source)
+    one_by_one = torch.zeros(64, 64)
+    for k in range(512):
+        one_by_one += a[:, k, None] * b[None, k]
+    assert pooled(one_by_one, matmul_of(a, b, source)).problems() == []
+
+
+def test_the_oracle_rounded_once_passes(source: torch.Generator) -> None:
+    outputs = softmax_of(torch.randn(8, 100, generator=source), source)
+    assert pooled(outputs[0].float(), outputs).problems() == []
+
+
+# ---- wrong kernels ---------------------------------------------------------------------------------------------------
+
+
+def test_zeros_do_not_pass_for_a_softmax_over_long_rows(source: torch.Generator) -> None:
+    """With an absolute tolerance of 1e-4 they would: the values are 1e-5."""
+    outputs = softmax_of(torch.randn(4, 65536, generator=source), source)
+    assert outputs[0].max() < 1e-2
+    (problem,) = pooled(torch.zeros(4, 65536), outputs).problems()
+    assert problem.startswith("main, normal: relative L2 error 1.00e+00 is over the fp32 gate of 2.00e-06")
+
+
+@pytest.mark.parametrize(("arithmetic", "passes"), [(Arithmetic.FP32, False), (Arithmetic.TF32, True)])
+def test_tf32_is_no_fp32(source: torch.Generator, arithmetic: Arithmetic, passes: bool) -> None:
+    a, b = torch.randn(128, 256, generator=source), torch.randn(256, 128, generator=source)
+    pool = pooled(to_tf32(a) @ to_tf32(b), matmul_of(a, b, source), arithmetic)
+    assert (pool.problems() == []) is passes
+
+
+@pytest.mark.parametrize(("arithmetic", "passes"), [(Arithmetic.TF32, False), (Arithmetic.BF16, True)])
+def test_bf16_is_no_tf32(source: torch.Generator, arithmetic: Arithmetic, passes: bool) -> None:
+    a, b = torch.randn(128, 256, generator=source), torch.randn(256, 128, generator=source)
+    pool = pooled((a.bfloat16() @ b.bfloat16()).float(), matmul_of(a, b, source), arithmetic)
+    assert (pool.problems() == []) is passes
+
+
+@pytest.mark.parametrize("off", [1e-3, 1.0, -3.0])
+def test_one_wrong_element_in_a_million_is_found(source: torch.Generator, off: float) -> None:
+    x = torch.randn(1000, 1000, generator=source)
+    outputs = x.double() * 3, x * 3, nudge(x, source).double() * 3
+    out = (x * 3).clone()
+    out[417, 23] += off
+    (problem,) = pooled(out, outputs).problems()
+    assert "main, normal" in problem
+
+
+def test_one_wrong_element_is_found_though_the_norm_hides_it(source: torch.Generator) -> None:
+    x = torch.randn(1000, 1000, generator=source)
+    outputs = x.double(), x, nudge(x, source).double()
+    out = x.clone()
+    out[0, 0] += 1e-4  # 1e-7 of the norm: far below the gate
+    pool = pooled(out, outputs)
+    (problem,) = pool.problems()
+    assert problem.startswith("main, normal: an element is off by")
+    assert (pool.accuracy().worst_element or 0) > 1
+
+
+def test_a_wrong_row_of_small_values_is_found_beside_large_ones(source: torch.Generator) -> None:
+    x = torch.randn(100, 100, generator=source)
+    x[3] *= 1e-6
+    out = x.clone()
+    out[3] = 0
+    assert pooled(out, (x.double(), x, nudge(x, source).double())).problems()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_one_value_that_is_not_finite_is_refused(source: torch.Generator, value: float) -> None:
+    outputs = softmax_of(torch.randn(8, 100, generator=source), source)
+    out = outputs[1].clone()
+    out[7, 99] = value
+    pool = pooled(out, outputs)
+    assert pool.problems() == ["main, normal: 1 elements are NaN or Inf where the float64 oracle is finite"]
+    assert pool.accuracy().relative_l2 is None
+
+
+def test_a_poisoned_output_is_refused(source: torch.Generator) -> None:
+    outputs = softmax_of(torch.randn(8, 100, generator=source), source)
+    assert pooled(torch.full((8, 100), math.nan), outputs).problems()
+
+
+def test_errors_of_all_draws_count(source: torch.Generator) -> None:
+    pool = Pool("main", "normal", Arithmetic.FP32, must_be_exact=False)
+    for draw in range(3):
+        oracle, by_torch, nudged = softmax_of(torch.randn(8, 100, generator=source), source)
+        pool.add(by_torch * 1.001 if draw == 1 else by_torch, oracle, by_torch, nudged)
+    assert pool.draws == 3
+    assert pool.problems()
+
+
+# ---- where the oracle is zero ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [1e-30, -1.0])
+def test_where_a_row_is_zero_so_is_the_output(wrong: float) -> None:
+    oracle = torch.zeros(4, 8, dtype=torch.float64)
+    out = torch.zeros(4, 8)
+    assert pooled(out, (oracle, out, oracle)).problems() == []
+    out = out.clone()
+    out[2, 5] = wrong
+    (problem,) = pooled(out, (oracle, torch.zeros(4, 8), oracle)).problems()
+    assert problem == "main, normal: 1 elements are not zero where oracle and torch are"
+
+
+def test_a_minus_zero_is_zero() -> None:
+    oracle = torch.zeros(2, 2, dtype=torch.float64)
+    assert pooled(torch.full((2, 2), -0.0), (oracle, torch.zeros(2, 2), oracle)).problems() == []
+
+
+# ---- families that say nothing ---------------------------------------------------------------------------------------
+
+
+def test_what_one_ulp_moves_too_far_is_reported_not_gated(source: torch.Generator) -> None:
+    x = torch.full((8, 8), 1000.0)
+    y = x + 0.1 * torch.randn(8, 8, generator=source)
+
+    def variance(t: torch.Tensor) -> torch.Tensor:
+        return 1e6 * (t.double() - y.double()) + 1e-3  # ill-conditioned: a difference of near-equal numbers
+
+    outputs = variance(y), variance(y).float(), variance(nudge(y, source))
+    pool = pooled(torch.zeros(8, 8), outputs)
+    assert pool.problems() == []
+    assert not pool.gated
+    assert not pool.accuracy().gated
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["oracle", "torch"])
+def test_where_oracle_or_torch_overflows_nothing_is_gated(source: torch.Generator, which: int) -> None:
+    outputs = softmax_of(torch.randn(8, 100, generator=source), source)
+    outputs[which][0, 0] = math.inf
+    pool = pooled(torch.zeros(8, 100), outputs)
+    assert not pool.gated
+    assert pool.problems() == []
+
+
+def test_the_gate_widens_with_the_conditioning(source: torch.Generator) -> None:
+    x = 1000 + 0.1 * torch.randn(32, 256, generator=source)
+    pool = pooled(torch.softmax(x, -1), softmax_of(x, source))
+    assert 2e-6 < pool.gate < 1e-2
+    assert pool.gated
+
+
+# ---- exactness -------------------------------------------------------------------------------------------------------
+
+
+def test_small_integers_are_exact_where_torch_is(source: torch.Generator) -> None:
+    a = torch.empty(32, 64).bernoulli_(0.5, generator=source)
+    b = torch.empty(64, 32).bernoulli_(0.5, generator=source)
+    outputs = matmul_of(a, b, source)
+    assert pooled(outputs[1], outputs, exact=True).problems() == []
+    almost = outputs[1].clone()
+    almost[3, 4] = torch.nextafter(almost[3, 4], torch.tensor(math.inf))
+    assert pooled(almost, outputs).problems() == []
+    pool = pooled(almost, outputs, exact=True)
+    assert pool.gate == 0.0
+    assert len(pool.problems()) == 1
+    assert pool.accuracy().worst_element is None  # the limit is zero: no multiple of it
+
+
+def test_small_integers_need_not_be_exact_where_torch_is_not(source: torch.Generator) -> None:
+    x = torch.empty(32, 64).bernoulli_(0.5, generator=source)
+    oracle, by_torch, nudged = softmax_of(x, source)
+    assert not torch.equal(oracle, by_torch.double())
+    assert pooled(oracle.float(), (oracle, by_torch, nudged), exact=True).problems() == []
+
+
+def test_integer_outputs_are_exact() -> None:
+    right = torch.arange(12).view(3, 4)
+    assert pooled(right.clone(), (right, right, right)).problems() == []
+    wrong = right.clone()
+    wrong[2, 3] += 1
+    assert len(pooled(wrong, (right, right, right)).problems()) == 1
+
+
+def test_an_empty_output_and_a_single_number() -> None:
+    empty = torch.zeros(0, 5, dtype=torch.float64)
+    assert pooled(empty.float(), (empty, empty.float(), empty)).problems() == []
+    one = torch.tensor(2.0, dtype=torch.float64)
+    assert pooled(one.float(), (one, one.float(), one)).problems() == []
+    assert pooled(one.float() * 1.01, (one, one.float(), one)).problems()
+
+
+# ---- nudge -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(0, 2**32))
+def test_a_nudge_is_one_ulp(value: float, seed: int) -> None:
+    x = torch.full((16,), value)
+    moved = nudge(x, torch.Generator().manual_seed(seed))
+    up = torch.nextafter(x, torch.tensor(math.inf))
+    down = torch.nextafter(x, torch.tensor(-math.inf))
+    assert bool(((moved == up) | (moved == down)).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_a_nudge_goes_both_ways_in_the_dtype_s_own_steps(source: torch.Generator, dtype: torch.dtype) -> None:
+    x = torch.ones(1000, dtype=dtype)
+    steps = (nudge(x, source).double() - 1) / torch.finfo(dtype).eps
+    assert set(steps.tolist()) == {1.0, -0.5}  # below a power of two the steps are half as wide
+    assert nudge(x, source).dtype == dtype
+
+
+@pytest.mark.parametrize("make", [torch.zeros, torch.ones], ids=["zeros", "ones"])
+def test_integers_are_not_nudged(source: torch.Generator, make: Callable[..., torch.Tensor]) -> None:
+    x = make(10, dtype=torch.int64)
+    assert nudge(x, source) is x
