@@ -206,8 +206,10 @@ class ProcessGuest:
 def _environment(folder: Path, interpret: bool) -> dict[str, str]:
     """Returns the zygote's whole environment."""
     kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+    programs = os.path.dirname(sys.executable)  # ninja, which load_inline calls, lies beside an unactivated Python
     return {
         **kept,
+        "PATH": os.pathsep.join([programs, kept.get("PATH", os.defpath)]),
         "HOME": str(folder),
         "TMPDIR": str(folder),
         "XDG_CACHE_HOME": str(folder),

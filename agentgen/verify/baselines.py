@@ -28,6 +28,5 @@ def baselines(reference: Reference, arithmetic: Arithmetic, effort: Effort) -> M
     found: dict[str, Call] = {"eager": reference.model}
     if effort is Effort.FULL:
         for mode in COMPILE_MODES:
-            torch.compiler.reset()
             found[f"torch.compile {mode}"] = torch.compile(reference.model, mode=mode)
     return found

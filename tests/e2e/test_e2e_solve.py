@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import FORGETS_THE_WEIGHT, HONEST, agentgen, command, environment
+from e2e_square import FORGETS_THE_WEIGHT, HONEST, agentgen, command, environment
 
 IDEAS = {
     "ideas": [

@@ -67,18 +67,15 @@ def _key_in_our_environment() -> Iterator[None]:  # pyright: ignore[reportUnused
 
 
 @pytest.fixture(scope="module")
-def to_be_ended() -> Iterator[list[ProcessSandbox]]:
-    """Sandboxes that a test ends; they warm up while other tests run."""
-    sandboxes = [ProcessSandbox("cpu"), ProcessSandbox("cpu")]
-    yield list(sandboxes)
-    for one in sandboxes:
-        one.close()
+def spare() -> Iterator[ProcessSandbox]:
+    """A sandbox that a test breaks; it warms up while other tests run."""
+    one = ProcessSandbox("cpu")
+    yield one
+    one.close()
 
 
 @pytest.fixture(scope="module")
-def owner(
-    to_be_ended: list[ProcessSandbox], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[subprocess.Popen[str]]:
+def owner(spare: ProcessSandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     """A program that owns a sandbox with a guest in it."""
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER, STUBBORN_CHILD],
@@ -307,8 +304,8 @@ def test_starting_and_killing_leaks_no_descriptor(sandbox: ProcessSandbox) -> No
 # ---- ends ------------------------------------------------------------------------------------------------------------
 
 
-def test_close_leaves_no_process_and_no_folder(to_be_ended: list[ProcessSandbox]) -> None:
-    sandbox = to_be_ended[0]
+def test_close_leaves_no_process_and_no_folder(sandbox: ProcessSandbox) -> None:
+    """The last test with this sandbox."""
     guest = sandbox.start()
     assert load(guest, STUBBORN_CHILD)["ok"]
     zygote = parent_of(guest.pid)
@@ -320,20 +317,18 @@ def test_close_leaves_no_process_and_no_folder(to_be_ended: list[ProcessSandbox]
     assert not folder.exists()
 
 
-def test_without_its_zygote_a_sandbox_is_unavailable(to_be_ended: list[ProcessSandbox]) -> None:
-    sandbox = to_be_ended[1]
-    guest = sandbox.start()
+def test_without_its_zygote_a_sandbox_is_unavailable(spare: ProcessSandbox) -> None:
+    guest = spare.start()
     zygote = parent_of(guest.pid)
     os.kill(zygote, signal.SIGKILL)
     assert gone([zygote, guest.pid])
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(2):
         with pytest.raises(SandboxUnavailable, match="agentgen doctor"):
-            sandbox.start()
+            spare.start()
     assert set(os.listdir("/proc/self/fd")) == before
     with pytest.raises(SandboxUnavailable):
         guest.kill()
-    sandbox.close()
 
 
 def test_killing_the_owner_ends_everything(owner: subprocess.Popen[str]) -> None:

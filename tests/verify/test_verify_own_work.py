@@ -1,0 +1,96 @@
+"""Whose work a call's operators are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from agentgen.records.problem import OwnWork
+from agentgen.records.trial import Outcome
+from agentgen.sandbox.guest.coverage import recording
+from agentgen.verify.check import Findings
+from agentgen.verify.own_work import judge_coverage
+from agentgen.verify.session import Rejected
+
+X = torch.randn(4, 6)
+LINEAR = nn.Linear(6, 6)
+
+FREE: dict[str, Callable[[], object]] = {
+    "allocate": lambda: [torch.empty(3, 4), torch.zeros_like(X), X.new_full((2,), 1.0), torch.arange(5)],
+    "copy": lambda: [X.clone(), torch.empty(4, 6).copy_(X), X.contiguous(), X.t().contiguous()],
+    "cast": lambda: [X.half(), X.to(torch.float64), X.bfloat16().float()],
+    "reshape": lambda: [X.view(-1), X.reshape(3, 8), X.flatten(), X[1:, None], X.unsqueeze(0), X.transpose(0, 1)],
+    "permute and pad": lambda: [X.permute(1, 0), torch.nn.functional.pad(X, (1, 1)), X.expand(2, 4, 6)],
+    "join and split": lambda: [torch.cat([X, X]), torch.stack([X, X]), torch.split(X, 2), X.unbind()],
+    "fill": lambda: [torch.empty(3).fill_(2.0), torch.empty(3).zero_()],
+}
+COMPUTE: dict[str, Callable[[], object]] = {
+    "aten.add": lambda: X + X,
+    "aten.mul": lambda: X * 2,
+    "aten.mm": lambda: X @ X.t(),
+    "aten.addmm": lambda: LINEAR(X),
+    "aten._softmax": lambda: torch.softmax(X, -1),
+    "aten.convolution": lambda: torch.conv1d(X[None], torch.randn(2, 4, 3)),
+    "aten.sum": lambda: X.sum(),
+    "aten.relu": lambda: X.relu(),
+    "aten.exp": lambda: X.exp(),
+    "aten.where": lambda: torch.where(X > 0, X, 0.0),
+    "aten.cumsum": lambda: X.cumsum(0),
+    "aten.index": lambda: X[torch.tensor([0, 1])],
+    "aten.sort": lambda: X.sort(),
+    "aten.add_": lambda: X.clone().add_(1),
+}
+
+
+def dispatched(name: str) -> dict[str, int]:
+    with torch.no_grad(), recording(True) as seen:
+        {**FREE, **COMPUTE}[name]()
+    assert seen
+    return seen
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_making_and_moving_memory_is_free(name: str) -> None:
+    findings = Findings()
+    judge_coverage(dispatched(name), OwnWork.STRICT, findings)
+    assert [(check.name, check.passed) for check in findings.checks] == [("own work", True)]
+    assert findings.checks[0].evidence == "no ATen compute in a call"
+
+
+@pytest.mark.parametrize("name", COMPUTE)
+def test_computing_is_not(name: str) -> None:
+    seen = dispatched(name)
+    findings = Findings()
+    with pytest.raises(Rejected) as raised:
+        judge_coverage(seen, OwnWork.STRICT, findings)
+    assert raised.value.outcome is Outcome.CHEATED
+    assert f"{name}." in raised.value.reasons[0]
+    assert not findings.checks[0].passed
+
+
+def test_a_library_may_be_used_where_the_problem_allows_it_and_the_trial_says_so() -> None:
+    findings = Findings()
+    judge_coverage(dispatched("aten.addmm"), OwnWork.LIBRARY, findings)
+    assert findings.checks[0].passed
+    assert findings.checks[0].evidence.startswith("library compute, allowed: aten.addmm.default")
+
+
+@pytest.mark.parametrize(
+    "name", ["mylib.conv.default", "atenx.empty.default", "aten2.copy", "quantized.add", "", "aten"]
+)
+def test_what_is_not_known_is_not_free(name: str) -> None:
+    with pytest.raises(Rejected):
+        judge_coverage({name: 1}, OwnWork.STRICT, Findings())
+
+
+def test_nothing_dispatched_is_own_work() -> None:
+    judge_coverage({}, OwnWork.STRICT, Findings())
+
+
+def test_without_recording_nothing_is_seen() -> None:
+    with recording(False) as seen:
+        torch.ones(2).sum()
+    assert seen == {}

@@ -1,0 +1,139 @@
+"""The reference: its oracle, its state, and what is said of one that does not run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from verify_problems import REFERENCE, small_conv
+
+from agentgen.errors import ReferenceInvalid
+from agentgen.records.problem import Arithmetic, Problem, Workload
+from agentgen.verify.reference import Reference, load
+
+MAIN = Workload(name="main")
+MODULE = """
+import torch
+from torch import nn
+n = 4
+class Model(nn.Module):
+    def __init__(self, *args):
+        super().__init__()
+        {init}
+    def forward(self, x):
+        {forward}
+def get_inputs():
+    {inputs}
+def get_init_inputs():
+    {init_args}
+"""
+
+
+def text(
+    init: str = "pass",
+    forward: str = "return x * 2",
+    inputs: str = "return [torch.randn(n, 3)]",
+    init_args: str = "return []",
+) -> str:
+    return MODULE.format(init=init, forward=forward, inputs=inputs, init_args=init_args)
+
+
+def loaded(source: str, workload: Workload = MAIN) -> Reference:
+    problem = Problem(name="p", title="P", reference=source, workloads=(MAIN,), arithmetic=Arithmetic.FP32)
+    return load(problem, workload, "cpu")
+
+
+def test_shapes_of_inputs_and_outputs() -> None:
+    reference = load(small_conv(), small_conv().main, "cpu")
+    assert reference.inputs == (((4, 3, 32, 32), torch.float32),)
+    assert reference.outputs == (((4, 8, 30, 30), torch.float32),)
+    assert reference.init_args == (3, 8, 3)
+    assert reference.constants == {"batch": 4, "size": 32}
+
+
+def test_a_workload_overrides_constants_of_its_own_module_only() -> None:
+    ragged = load(small_conv(), small_conv().workloads[1], "cpu")
+    assert ragged.inputs == (((2, 3, 9, 9), torch.float32),)
+    assert ragged.constants == {"batch": 2, "size": 9}
+    assert load(small_conv(), small_conv().main, "cpu").inputs[0][0] == (4, 3, 32, 32)
+
+
+def test_models_of_one_problem_start_alike() -> None:
+    """Under the public seed, so that a candidate's renamed parameters pair by content."""
+    one, two = (load(small_conv(), small_conv().main, "cpu") for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(one.state().values(), two.state().values(), strict=True))
+
+
+def test_the_oracle_computes_in_float64_from_the_same_weights() -> None:
+    reference = load(small_conv(), small_conv().main, "cpu")
+    state = {name: torch.rand_like(tensor) for name, tensor in reference.state().items()}
+    reference.set_state(state)
+    x = torch.randn(4, 3, 32, 32)
+    (oracle,) = reference.oracle_outputs([x])
+    assert oracle.dtype == torch.float64
+    by_hand = torch.conv2d(x.double(), state["conv.weight"].double(), state["conv.bias"].double())
+    assert torch.allclose(oracle, by_hand, rtol=1e-12)
+    (by_torch,) = reference.torch_outputs([x])
+    assert by_torch.dtype == torch.float32
+    assert 0 < (by_torch.double() - oracle).abs().max() < 1e-4
+
+
+def test_it_is_in_evaluation_mode_and_keeps_no_gradients() -> None:
+    reference = loaded(text(init="self.drop = nn.Dropout(0.9)", forward="return self.drop(x)"))
+    x = torch.ones(4, 3)
+    assert torch.equal(reference.torch_outputs([x])[0], x)
+    assert not load(small_conv(), small_conv().main, "cpu").torch_outputs([torch.randn(4, 3, 32, 32)])[0].requires_grad
+
+
+def test_buffers_are_state_and_integers_stay_integers() -> None:
+    init = "self.register_buffer('index', torch.tensor([2, 0]), persistent=False)"
+    reference = loaded(text(init=init, forward="return x[:, self.index], self.index"))
+    assert reference.state()["index"].tolist() == [2, 0]
+    values, index = reference.oracle_outputs([torch.arange(12.0).view(4, 3)])
+    assert values[0].tolist() == [2.0, 0.0]
+    assert index.dtype == torch.int64
+
+
+def test_several_outputs_in_a_list_or_a_tuple() -> None:
+    for forward in ("return x, x[0]", "return [x, x[0]]"):
+        assert [shape for shape, _ in loaded(text(forward=forward)).outputs] == [(4, 3), (3,)]
+
+
+BAD = {
+    "no python": ("class Model(", "SyntaxError"),
+    "no Model": ("def get_inputs(): return []\ndef get_init_inputs(): return []", "'Model'"),
+    "no get_inputs": (REFERENCE.replace("def get_inputs", "def inputs"), "'get_inputs'"),
+    "no get_init_inputs": (REFERENCE.replace("def get_init_inputs", "def init_inputs"), "'get_init_inputs'"),
+    "import": ("import no_such_module_anywhere", "no_such_module_anywhere"),
+    "arguments": (REFERENCE.replace("return [3, 8, 3]", "return [3]"), "missing 2 required positional arguments"),
+    "shapes": (text(forward="return x @ x"), "cannot be multiplied"),
+    "raises": (text(forward="raise ValueError('by intention')"), "ValueError: by intention"),
+    "returns no tensor": (text(forward="return x.sum().item()"), "returns a float, not tensors"),
+    "returns a dict": (text(forward="return {'y': x}"), "returns a dict, not tensors"),
+    "returns None": (text(forward="pass"), "returns a NoneType, not tensors"),
+    "takes no tensor": (text(inputs="return [3.0]"), "input 0 of get_inputs() is a float, not a tensor"),
+    "takes one tensor": (text(inputs="return torch.zeros(0)"), "fails at workload main"),
+    "init args": (text(init_args="return [torch.float16]"), "dtype is not JSON serializable"),
+    "not in float64": (
+        text(init="self.w = torch.randn(3, 3)", forward="return x @ self.w"),
+        "neither parameter nor buffer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "said"), BAD.values(), ids=BAD)
+def test_a_bad_reference_is_told_in_one_useful_line(source: str, said: str) -> None:
+    with pytest.raises(ReferenceInvalid) as raised:
+        loaded(source)
+    assert said in str(raised.value)
+    assert str(raised.value).count("\n") <= 2  # torch's own words may have more lines
+    assert raised.value.exit_code == 2
+
+
+def test_the_workload_and_the_device_are_named() -> None:
+    with pytest.raises(ReferenceInvalid, match="p: the reference fails at workload odd on cpu: RuntimeError"):
+        loaded(text(forward="return x.view(4, 3) * 2"), Workload(name="odd", constants={"n": 5}))
+
+
+def test_an_unknown_constant_is_named() -> None:
+    with pytest.raises(ReferenceInvalid, match=r"workload main overrides unknown constants \['batch_sise'\]"):
+        loaded(text(), Workload(name="main", constants={"batch_sise": 3}))

@@ -1,0 +1,188 @@
+"""A rig keeps what guests see apart from what the judge knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+import torch
+from verify_problems import small_conv
+
+from agentgen.records.problem import Arithmetic, Distribution, Problem, Workload
+from agentgen.sandbox.guest.memory import attach
+from agentgen.verify.draws import Family
+from agentgen.verify.reference import load
+from agentgen.verify.rig import MAX_SETS, Rig
+from agentgen.verify.shared import ALIGNMENT, Region
+
+SET_BYTES = 4 * (4 * 3 * 32 * 32 + 4 * 8 * 30 * 30)
+LOOKUP = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def forward(self, x, index, scale):
+        return x[index] * scale, index + 1
+def get_inputs():
+    return [torch.randn(10, 7), torch.zeros(5, dtype=torch.int64), torch.randn(()).half()]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    one = Rig(load(small_conv(), small_conv().main, "cpu"), (), "cpu", 0, rotate=False)
+    one.draw_weights()
+    one.draw_inputs(Family.NORMAL)
+    yield one
+    one.close()
+
+
+def rig_of(cache_bytes: int, *, rotate: bool = True) -> Rig:
+    return Rig(load(small_conv(), small_conv().main, "cpu"), (), "cpu", cache_bytes, rotate=rotate)
+
+
+# ---- sets ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cache_bytes", "sets"),
+    [(0, 2), (SET_BYTES // 4, 2), (SET_BYTES, 3), (2 * SET_BYTES, 5), (2 * SET_BYTES + 1, 6), (1 << 40, MAX_SETS)],
+)
+def test_the_sets_together_are_more_than_twice_the_cache(cache_bytes: int, sets: int) -> None:
+    rig = rig_of(cache_bytes)
+    assert rig.sets == sets == len(rig.inputs) == len(rig.outputs) == len(rig.private)
+    if sets < MAX_SETS:
+        others = (sets - 1) * SET_BYTES  # read and written until a set comes round again
+        assert others >= 2 * cache_bytes
+    rig.close()
+
+
+def test_where_nothing_is_timed_two_sets_are_enough() -> None:
+    rig = rig_of(1 << 40, rotate=False)
+    assert rig.sets == 2
+    rig.close()
+
+
+def test_no_two_tensors_share_memory(rig: Rig) -> None:
+    spans = sorted((t.data_ptr(), t.data_ptr() + t.nbytes) for t in rig.region.tensors)
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    shared = {t.data_ptr() for t in rig.region.tensors}
+    assert not shared & {x.data_ptr() for row in rig.private for x in row}
+
+
+# ---- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def test_guests_see_what_was_drawn(rig: Rig) -> None:
+    assert all(rig.inputs_unchanged(which) for which in range(rig.sets))
+    assert not torch.equal(rig.private[0][0], rig.private[1][0])
+
+
+def test_every_draw_is_fresh(rig: Rig) -> None:
+    before = [x.clone() for row in rig.private for x in row]
+    rig.draw_inputs(Family.NORMAL)
+    assert not any(torch.equal(x, y) for x, y in zip(before, [x for row in rig.private for x in row], strict=True))
+
+
+def test_as_many_sets_are_drawn_as_asked(rig: Rig) -> None:
+    second = rig.private[1][0].clone()
+    rig.draw_inputs(Family.ONES, 1)
+    assert bool((rig.inputs[0][0] == 1).all())
+    assert torch.equal(rig.inputs[1][0], second)
+
+
+@pytest.mark.parametrize("value", [float("nan"), -0.0, 1e-45])
+def test_one_changed_element_is_seen_whatever_it_was_changed_to(rig: Rig, value: float) -> None:
+    rig.draw_inputs(Family.ZEROS)
+    rig.inputs[1][0].view(-1)[-1] = value
+    assert rig.inputs_unchanged(0)
+    assert not rig.inputs_unchanged(1)
+
+
+def test_nan_in_an_input_is_no_change(rig: Rig) -> None:
+    rig.private[0][0].fill_(float("nan"))
+    rig.inputs[0][0].fill_(float("nan"))
+    assert rig.inputs_unchanged(0)
+
+
+def test_touch_changes_every_set_in_private_and_in_shared_memory_alike(rig: Rig) -> None:
+    before = [x.clone() for row in rig.private for x in row]
+    rig.touch_inputs()
+    assert all(rig.inputs_unchanged(which) for which in range(rig.sets))
+    for old, new in zip(before, [x for row in rig.private for x in row], strict=True):
+        assert 1000 < (old != new).sum().item() <= 4096
+
+
+def test_touch_does_not_hide_what_a_guest_has_changed(rig: Rig) -> None:
+    rig.inputs[0][0].add_(1)
+    rig.touch_inputs()
+    assert not rig.inputs_unchanged(0)
+
+
+def test_inputs_of_any_dtype_and_no_dimension() -> None:
+    problem = Problem(
+        name="p", title="P", reference=LOOKUP, workloads=(Workload(name="main"),), arithmetic=Arithmetic.FP32
+    )
+    declared = (Distribution(), Distribution(kind="integers", low=2, high=10))
+    rig = Rig(load(problem, problem.main, "cpu"), declared, "cpu", 0, rotate=False)
+    rig.draw_inputs(Family.LARGE)
+    index = rig.inputs[0][1]
+    assert 2 <= index.min() <= index.max() < 10
+    rig.touch_inputs()
+    assert rig.inputs_unchanged(0)
+    rig.inputs[0][2].add_(1)
+    assert not rig.inputs_unchanged(0)
+    rig.poison_outputs()
+    assert bool(rig.outputs[0][0].isnan().all())
+    assert bool((rig.outputs[0][1] == 0).all())
+    rig.close()
+
+
+# ---- outputs ---------------------------------------------------------------------------------------------------------
+
+
+def test_outputs_are_poisoned_and_snapshots_are_private(rig: Rig) -> None:
+    rig.poison_outputs()
+    assert all(bool(y.isnan().all()) for row in rig.outputs for y in row)
+    rig.outputs[1][0].fill_(3.0)
+    (snapshot,) = rig.snapshot(1)
+    rig.outputs[1][0].fill_(4.0)  # a guest that writes late
+    assert bool((snapshot == 3.0).all())
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+
+def test_reference_and_guest_get_the_same_secret_weights(rig: Rig) -> None:
+    state = rig.reference.state()
+    for name, slot in zip(rig.weight_names, rig.weights.tensors, strict=True):
+        assert torch.equal(state[name], slot)
+        assert not torch.equal(rig.initial_state[name], slot)
+
+
+def test_weights_are_drawn_about_their_first_values_each_time(rig: Rig) -> None:
+    """Not about the last ones: the spread would wander off."""
+    spread = rig.initial_state["conv.weight"].std().item()
+    for _ in range(20):
+        rig.draw_weights()
+    assert rig.weights.tensors[0].std().item() == pytest.approx(spread, rel=0.5)
+    rig.draw_weights(Family.INTEGERS)
+    assert set(rig.weights.tensors[0].unique().tolist()) <= {0.0, 1.0}
+
+
+# ---- regions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_region_is_the_same_memory_on_both_sides() -> None:
+    region = Region("r", [((3,), torch.float32), ((0, 4), torch.float32), ((2, 2), torch.int64)], "cpu")
+    theirs = attach(os.dup(region.fd), region.nbytes, "cpu")
+    views = [slot.view(theirs) for slot in region.slots]
+    region.tensors[0].copy_(torch.tensor([1.0, 2.0, 3.0]))
+    assert views[0].tolist() == [1.0, 2.0, 3.0]
+    views[2].fill_(-1)
+    assert region.tensors[2].tolist() == [[-1, -1], [-1, -1]]
+    assert [slot.offset for slot in region.slots] == [0, ALIGNMENT, 2 * ALIGNMENT]
+    region.close()

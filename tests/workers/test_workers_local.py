@@ -1,0 +1,160 @@
+"""The orchestrator's side of a judge: what it finds, how it fails, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentgen.errors import DeviceNotFound, JudgeDied, ReferenceInvalid
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.problem import Arithmetic, OwnWork, Problem, Workload
+from agentgen.records.run import Effort
+from agentgen.records.trial import Outcome
+from agentgen.workers.local import LocalJudge, describe, devices, require_device
+
+REFERENCE = """
+import torch
+from torch import nn
+rows = 200
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+    def forward(self, x):
+        return self.layer(x)
+def get_inputs():
+    return [torch.randn(rows, 64)]
+def get_init_inputs():
+    return [64]
+"""
+TORCH_S_OWN = REFERENCE.replace("class Model(", "class ModelNew(")
+HANGS = "import time\ntime.sleep(100)\nclass ModelNew: ..."
+
+
+def problem(reference: str = REFERENCE) -> Problem:
+    return Problem(
+        name="linear",
+        title="Linear",
+        reference=reference,
+        workloads=(Workload(name="main"),),
+        arithmetic=Arithmetic.FP32,
+        own_work=OwnWork.LIBRARY,
+    )
+
+
+def judge_of(given: Problem, device: str = "cpu") -> LocalJudge:
+    return LocalJudge(given, device, Arithmetic.FP32, Effort.QUICK)
+
+
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where judges keep what is temporary; also how their processes are told from others'."""
+    folder = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def judge(temporary: Path) -> Iterator[LocalJudge]:
+    with judge_of(problem()) as one:
+        yield one
+    assert gone(temporary)
+
+
+def processes(temporary: Path) -> dict[int, str]:
+    """Returns the module that each judge, zygote and guest of ours runs."""
+    found: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone meanwhile; a zombie has an empty environment
+            if f"TMPDIR={temporary}" in (folder / "environ").read_text():
+                found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")[2]
+    return found
+
+
+def gone(temporary: Path) -> bool:
+    """Whether no process of ours is left within ten seconds."""
+    deadline = time.monotonic() + 10
+    while processes(temporary):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def scratch(temporary: Path) -> list[Path]:
+    return list(temporary.glob("agentgen-*"))
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "cuda", "tpu", ""])
+def test_a_missing_device_is_told_in_one_line_before_anything_starts(temporary: Path, device: str) -> None:
+    with judge_of(problem(), device) as judge:
+        with pytest.raises(DeviceNotFound) as raised:
+            judge.target()
+        assert processes(temporary) == {}
+    message = str(raised.value)
+    assert "\n" not in message
+    assert f"no {device} on this machine" in message
+    assert "cpu" in message
+
+
+def test_there_is_always_a_cpu() -> None:
+    assert devices()[-1] == "cpu"
+    require_device("cpu")
+
+
+def test_describing_starts_a_judge_and_ends_it(temporary: Path) -> None:
+    facts = describe()
+    assert facts["torch"][0].isdigit()
+    assert "cores" in facts["cpu"]
+    assert processes(temporary) == {}
+
+
+# ---- a judge's life --------------------------------------------------------------------------------------------------
+
+
+def test_a_reference_that_is_invalid_travels_as_what_it_is(temporary: Path) -> None:
+    with judge_of(problem(REFERENCE.replace("self.layer(x)", "self.layer(x) @ 3"))) as judge:
+        with pytest.raises(ReferenceInvalid, match="linear: the reference fails at workload main on cpu: TypeError"):
+            judge.target()
+        assert gone(temporary)
+    assert scratch(temporary) == []
+
+
+def test_a_judge_evaluates_in_a_process_of_its_own(judge: LocalJudge, temporary: Path) -> None:
+    assert processes(temporary) == {}, "it starts with the first use"
+    target = judge.target()
+    assert (target.problem, target.arithmetic, target.flops) == ("linear", Arithmetic.FP32, 2 * 200 * 64 * 64)
+
+    stages: list[str] = []
+    trial = judge.evaluate(Candidate(source=TORCH_S_OWN, language=Language.CPP), stages.append, timing=False)
+    assert trial.outcome is Outcome.PASSED, trial.reasons
+    assert stages == ["start", "build", "check", "audit"]
+    own_work = next(check for check in trial.checks if check.name == "own work")
+    assert own_work.evidence == "library compute, allowed: aten.addmm.default"
+    assert sorted(processes(temporary).values()) == ["agentgen.sandbox.guest.zygote", "agentgen.verify.server"]
+
+
+def test_a_judge_that_is_killed_leaves_no_process(judge: LocalJudge, temporary: Path) -> None:
+    """The last test with this judge."""
+
+    def kill(stage: str) -> None:
+        if stage == "build":
+            assert len(processes(temporary)) == 3, "judge, zygote and guest"
+            (judge_pid,) = [pid for pid, module in processes(temporary).items() if module.endswith("server")]
+            os.kill(judge_pid, signal.SIGKILL)
+
+    with pytest.raises(JudgeDied, match="the judge ended while it did evaluate"):
+        judge.evaluate(Candidate(source=HANGS, language=Language.CPP), kill)
+    assert gone(temporary)
+    with pytest.raises(JudgeDied):
+        judge.evaluate(Candidate(source=TORCH_S_OWN, language=Language.CPP))
