@@ -3,10 +3,12 @@
 A family passes when, over its draws,
 
     ||out - oracle|| / ||oracle||  <=  gate = max(4 x torch's own error, 4 x the oracle's change by one ulp, floor)
-    |out - oracle| <= max(8 x gate, 4 x torch's own worst) x (|oracle| + rms of its last-dimension row)   everywhere
+    |out - oracle| <= 8 x gate x (|oracle| + rms of its last-dimension row) + 4 x floor x terms   everywhere
 
-Torch's own worst element counts because a row can cancel (a channel whose weights sum to 0, on inputs of mean 1000):
-then its rms says nothing of the size of the terms, and every honest kernel is far off by that scale.
+`terms` is the size of what is summed in that row: what one ulp of the inputs moves the oracle by (rms of the row), over
+the ulp. A row can cancel (a channel whose weights sum to almost 0, on inputs of ones): then its rms says nothing of the
+size of its terms, and every honest kernel is far off by that scale. Seen without it: 6% of honest AlexNet convolutions
+refused in each of the families `ones` and `constant rows`, in fp32 and in tf32; with it none of 60.
 
 There is no absolute tolerance (zeros would pass for softmax over long rows, whose values are 1e-5) and no share of
 elements that may be wrong.
@@ -33,6 +35,7 @@ FLOOR: dict[Arithmetic, float] = {
 TORCH_FACTOR = 4.0
 ULP_FACTOR = 4.0
 ELEMENT_FACTOR = 8.0
+TERMS_FACTOR = 4.0
 ILL_CONDITIONED = 1e-2
 """One ulp of the inputs moves the oracle by more than this: the family says nothing about a kernel."""
 
@@ -52,7 +55,6 @@ class Pool:
     _ulp_change: float = 0.0
     _norm: float = 0.0
     _worst: float = 0.0
-    _torch_worst: float = 0.0
     _not_finite: int = 0
     _oracle_not_finite: int = 0
     _not_zero: int = 0
@@ -82,12 +84,12 @@ class Pool:
         self._torch_error += (by_torch.double() - oracle).square().sum().item()
         self._ulp_change += (nudged - oracle).square().sum().item()
         self._norm += size.sum().item()
-        rows = size.mean(dim=-1, keepdim=True).sqrt() if size.dim() else size.sqrt()
-        scale = oracle.abs() + rows
+        scale = oracle.abs() + _row_rms(oracle)
+        terms = _row_rms(nudged - oracle) / torch.finfo(by_torch.dtype).eps
+        slack = 0.0 if self.must_be_exact else TERMS_FACTOR * FLOOR[self.arithmetic] * terms
         # Where a whole row of the oracle is zero there is no scale: the output is zero wherever torch's is.
         self._not_zero += int(((scale == 0) & (out != 0) & (by_torch == 0)).sum())
-        self._worst = max(self._worst, _worst_ratio(difference, scale))
-        self._torch_worst = max(self._torch_worst, _worst_ratio(by_torch.double() - oracle, scale))
+        self._worst = max(self._worst, _worst_ratio(difference.abs() - slack, scale))
 
     @property
     def torch_relative_l2(self) -> float | None:
@@ -107,7 +109,7 @@ class Pool:
     @property
     def element_limit(self) -> float:
         """Largest error of one element, relative to its size plus its row's rms, that passes."""
-        return max(ELEMENT_FACTOR * self.gate, TORCH_FACTOR * self._torch_worst)
+        return ELEMENT_FACTOR * self.gate
 
     @property
     def gated(self) -> bool:
@@ -163,8 +165,12 @@ class Pool:
 
 
 def _worst_ratio(difference: torch.Tensor, scale: torch.Tensor) -> float:
-    ratio = torch.where(scale > 0, difference.abs() / scale, 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
-    return ratio.max().item() if ratio.numel() else 0.0
+    ratio = torch.where(scale > 0, difference / scale, 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
+    return max(0.0, ratio.max().item()) if ratio.numel() else 0.0
+
+
+def _row_rms(x: torch.Tensor) -> torch.Tensor:
+    return x.square().mean(dim=-1, keepdim=True).sqrt() if x.dim() else x.abs()
 
 
 def nudge(x: torch.Tensor, source: torch.Generator) -> torch.Tensor:

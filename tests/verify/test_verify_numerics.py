@@ -72,6 +72,19 @@ def test_the_oracle_rounded_once_passes(source: torch.Generator) -> None:
     assert pooled(outputs[0].float(), outputs).problems() == []
 
 
+@pytest.mark.parametrize("wrong", [0.0, 2e-3])
+def test_a_row_whose_terms_cancel_is_measured_by_its_terms(source: torch.Generator, wrong: float) -> None:
+    w, x = torch.randn(64, 256, generator=source), torch.ones(256, 4)
+    w[5] -= w[5].mean() - 1e-6
+    one_by_one = torch.zeros(64, 4)
+    for k in range(256):
+        one_by_one += w[:, k, None] * x[None, k]
+    oracle, _, nudged = matmul_of(w, x, source)
+    one_by_one[5] += wrong
+    problems = pooled(one_by_one, (oracle, oracle.float(), nudged)).problems()  # torch has been lucky
+    assert bool(problems) is bool(wrong)
+
+
 # ---- wrong kernels ---------------------------------------------------------------------------------------------------
 
 
