@@ -1,6 +1,6 @@
 """Guests as plain processes with rlimits, forked from a zygote, each in a session and scratch folder of its own.
 
-Promised: private socket, output capped, limits on memory, processes and file size, scrubbed environment, death of the
+Promised: private socket, output capped, limits on memory and file size, scrubbed environment, death of the
 whole process group. Not promised: a guest can read what the user can read and reach the network.
 """
 

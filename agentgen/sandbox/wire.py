@@ -28,6 +28,8 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._partial = bytearray()
+        self._fds: list[int] = []
 
     def fileno(self) -> int:
         """Returns the socket's descriptor, for select."""
@@ -63,46 +65,56 @@ class Channel:
             TimeoutError: no whole message within `timeout_s`.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        fds: list[int] = []
         try:
-            (length,) = _HEADER.unpack(self._read(_HEADER.size, deadline, fds))
+            self._fill(_HEADER.size, deadline)
+            (length,) = _HEADER.unpack_from(self._partial)
             if length > MAX_MESSAGE_BYTES:
                 raise ProtocolError(f"the peer announced {length} bytes, over the limit of {MAX_MESSAGE_BYTES}")
-            message = json.loads(self._read(length, deadline, fds))
+            self._fill(_HEADER.size + length, deadline)
+            message = json.loads(self._partial[_HEADER.size :])
+            if not isinstance(message, dict):
+                raise ProtocolError("the peer sent JSON that is no object")
+        except TimeoutError:
+            raise  # what has come is kept: the rest may follow, and the next `receive` goes on with it
         except (ValueError, RecursionError) as error:
-            close_all(fds)
+            self._drop()
             raise ProtocolError(f"the peer sent what is no JSON: {error}") from error
         except BaseException:
-            close_all(fds)
+            self._drop()
             raise
-        if not isinstance(message, dict):
-            close_all(fds)
-            raise ProtocolError("the peer sent JSON that is no object")
+        fds, self._fds = self._fds, []
+        self._partial.clear()
         return message, fds
 
-    def _read(self, count: int, deadline: float | None, fds: list[int]) -> bytes:
-        chunks = bytearray()
-        while len(chunks) < count:
+    def _fill(self, count: int, deadline: float | None) -> None:
+        while len(self._partial) < count:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError("no whole message in time")
             self._sock.settimeout(left)
             try:
                 data, ancillary, flags, _ = self._sock.recvmsg(
-                    min(count - len(chunks), 1 << 20), socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
+                    min(count - len(self._partial), 1 << 20),
+                    socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize),
+                    socket.MSG_CMSG_CLOEXEC,
                 )
             except ConnectionResetError as error:
                 raise PeerClosed("the peer closed the socket") from error
-            fds.extend(_fds_of(ancillary))
-            if flags & socket.MSG_CTRUNC or len(fds) > MAX_FDS:
+            self._fds.extend(_fds_of(ancillary))
+            if flags & socket.MSG_CTRUNC or len(self._fds) > MAX_FDS:
                 raise ProtocolError(f"the peer sent more than {MAX_FDS} descriptors")
             if not data:
                 raise PeerClosed("the peer closed the socket")
-            chunks += data
-        return bytes(chunks)
+            self._partial += data
+
+    def _drop(self) -> None:
+        close_all(self._fds)
+        self._fds = []
+        self._partial.clear()
 
     def close(self) -> None:
         """Closes the socket."""
+        self._drop()
         self._sock.close()
 
 

@@ -79,7 +79,7 @@ class Server:
 
     def _open(self, message: Message) -> Message:
         if self._judge:
-            self._judge.close()
+            raise ValueError("a judge program serves one problem; start another for the next")
         problem = Problem.model_validate(message["problem"])
         self._judge = Judge(problem, self._device, Arithmetic(message["arithmetic"]), Effort(message["effort"]))
         return {"target": self._judge.target().model_dump(mode="json")}

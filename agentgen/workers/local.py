@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgen import errors
-from agentgen.errors import AgentgenError, DeviceNotFound, JudgeDied, ProtocolError
+from agentgen.errors import AgentgenError, DeviceNotFound, JudgeDied, MachineFailure, ProtocolError
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
@@ -62,7 +62,11 @@ class LocalJudge:
     ) -> Trial:
         """Returns the trial of one candidate; calls `on_stage` with the name of each stage as it starts."""
         message = {"do": "evaluate", "candidate": candidate.model_dump(mode="json"), "timing": timing}
-        return Trial.model_validate(self._opened().ask(message, EVALUATE_S, on_stage)["trial"])
+        try:
+            return Trial.model_validate(self._opened().ask(message, EVALUATE_S, on_stage)["trial"])
+        except MachineFailure:
+            self.close()  # the next evaluation gets a fresh judge
+            raise
 
     def close(self) -> None:
         """Ends the judge, its zygotes and its guests."""
