@@ -1,11 +1,10 @@
-"""The judge of one problem on one device: screen, build, check, audit, time, score. Each stage ends in a finding or in
-a rejection; a rejection is a value, and becomes the trial's outcome."""
+"""The judge of one problem on one device: what it holds from candidate to candidate, and its stages. `evaluation` leads a
+candidate through them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import torch
 
@@ -13,31 +12,29 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Ceilings, Machine, Target, TensorShape
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
-from agentgen.records.trial import BuildReport, Check, Clock, Outcome, Speedup, Stage, Timing, Trial
+from agentgen.records.trial import Outcome, Timing
 from agentgen.sandbox.process import ProcessSandbox
 from agentgen.sandbox.protocol import Sandbox
+from agentgen.verify import ceilings, roofline
 from agentgen.verify import machine as machines
 from agentgen.verify import reference as references
-from agentgen.verify import roofline
 from agentgen.verify.baselines import Call, baselines
 from agentgen.verify.check import Audit, Findings, check_workload
 from agentgen.verify.clock import Page
 from agentgen.verify.draws import Family
 from agentgen.verify.own_work import judge_coverage
 from agentgen.verify.rig import Rig
-from agentgen.verify.screens import screen
-from agentgen.verify.session import Rejected, Session
-from agentgen.verify.timing import SHORT_US, Race, Stopwatch, race, summarise
+from agentgen.verify.session import Session
+from agentgen.verify.timing import Race, Stopwatch, race
 
 QUIET_TOLERANCE = 0.10
 """A baseline that runs this much slower while a guest lives than before it did is being slowed."""
 INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.INTEGERS)
 """Triton's interpreter takes 0.1 s for what a GPU does in microseconds: three families on the small workloads."""
-OnStage = Callable[[Stage], None]
 
 
 class Judge:
-    """Holds the reference, the inputs and the clock of one problem on one device; evaluates candidates one by one."""
+    """Holds the reference, the inputs and the clock."""
 
     def __init__(self, problem: Problem, device: str, arithmetic: Arithmetic, effort: Effort) -> None:
         """Builds references and rigs, measures ceilings and quiet baselines, starts the guests' zygote beside that.
@@ -64,7 +61,7 @@ class Judge:
             )
         self.main = self._rigs[problem.main.name]
         self._sandbox.wait_until_warm()  # before anything is measured: it imports torch on a core of its own
-        self._ceilings: Ceilings = machines.ceilings(device, _arithmetics(self.machine, self.arithmetic))
+        self._ceilings: Ceilings = ceilings.measure(device, _arithmetics(self.machine, self.arithmetic))
         self._baselines: Mapping[str, Call] = baselines(self.main.reference, self.arithmetic, effort)
         self._work = roofline.work_of(self.main.reference, problem.flops if device != "cpu" else None)
         self.main.draw_weights()
@@ -72,7 +69,7 @@ class Judge:
         self._watch = Stopwatch(self.main, self._page, self._arch)
         self._quiet_us = self._watch.quiet_us(self._baselines)
         self._floor_us = roofline.byte_floor_us(
-            self.main.reference, cache, machines.bandwidth_limit(self.machine, self._ceilings)
+            self.main.reference, cache, ceilings.bandwidth_limit(self.machine, self._ceilings)
         )
 
     def target(self) -> Target:
@@ -94,18 +91,6 @@ class Judge:
             bound_by=bound_by,
             baselines_us=self._quiet_us,
         )
-
-    def evaluate(self, candidate: Candidate, on_stage: OnStage, *, timing: bool) -> Trial:
-        """Returns the trial of one candidate. Only a failing machine raises."""
-        evaluation = Evaluation(self, candidate, on_stage)
-        try:
-            screen(candidate)
-            evaluation.run(timing=timing)
-        except Rejected as rejected:
-            return evaluation.trial(rejected.outcome, rejected.reasons)
-        finally:
-            evaluation.close()
-        return evaluation.trial(Outcome.PASSED, ())
 
     def start_guest(self, language: Language) -> Session:
         """Starts a fresh guest, in Triton's interpreter where a Triton candidate meets a CPU."""
@@ -191,108 +176,6 @@ class Judge:
         return self.target().bound_us / timing.median_us
 
 
-class Evaluation:
-    """One candidate's way through the stages, and what was seen on it."""
-
-    def __init__(self, judge: Judge, candidate: Candidate, on_stage: OnStage) -> None:
-        self._judge = judge
-        self._candidate = candidate
-        self._on_stage = on_stage
-        self._findings = Findings()
-        self._sessions: list[Session] = []
-        self._seconds: dict[Stage, float] = {}
-        self._timing: Timing | None = None
-        self._speedups: tuple[Speedup, ...] = ()
-
-    def run(self, *, timing: bool) -> None:
-        """Goes through the stages.
-
-        Raises:
-            Rejected: at the first stage that finds the candidate at fault.
-        """
-        judge, language = self._judge, self._candidate.language
-        session = self._built_session()
-        if language is Language.CUDA and judge.device == "cpu":
-            raise Rejected(Outcome.NOT_RUN, _compiled_only(session.builds))
-        with self._stage("check"):
-            judge.check(session, self._candidate, self._findings)
-        if language is Language.TRITON and judge.device == "cpu":
-            self._findings.passed(
-                "how", "checked by Triton's interpreter on small workloads; neither timed nor audited without a GPU"
-            )
-            return
-        with self._stage("audit"):
-            extra = self._open_session()
-            judge.audit(extra, self._findings)
-            extra.close()
-        if timing:
-            with self._stage("time"):
-                self._time(session)
-
-    def trial(self, outcome: Outcome, reasons: tuple[str, ...]) -> Trial:
-        """Returns the record."""
-        passed = outcome is Outcome.PASSED
-        first = self._sessions[0] if self._sessions else None
-        checks: list[Check] = list(self._findings.checks)
-        if first and first.has_prepare:
-            checks.append(Check(name="prepare", passed=True, evidence="defined: untimed work after weights change"))
-        return Trial(
-            candidate=self._candidate.id,
-            problem=self._judge.problem.name,
-            arithmetic=self._judge.arithmetic,
-            machine=self._judge.machine,
-            outcome=outcome,
-            reasons=reasons,
-            checks=tuple(checks),
-            accuracy=tuple(self._findings.accuracy),
-            build=first.builds if first else (),
-            timing=self._timing if passed else None,
-            speedups=self._speedups if passed else (),
-            roofline_fraction=self._judge.score(self._timing) if passed and self._timing else None,
-            seconds=self._seconds,
-            log=first.guest.log[-4000:] if first else "",
-        )
-
-    def close(self) -> None:
-        """Ends the guests."""
-        for session in self._sessions:
-            session.close()
-
-    def _time(self, session: Session) -> None:
-        judge = self._judge
-        races = [judge.race(session, self._findings)]
-        if judge.device != "cpu" and min(races[0].candidate_us) < SHORT_US:
-            for _ in range(2):
-                extra = self._open_session()
-                extra.construct(judge.main)
-                races.append(judge.race(extra, self._findings))
-                extra.close()
-        self._timing, self._speedups = summarise(races, Clock.WALL if judge.device == "cpu" else Clock.GATE)
-
-    def _built_session(self) -> Session:
-        with self._stage("start"):
-            session = self._judge.start_guest(self._candidate.language)
-            self._sessions.append(session)
-        with self._stage("build"):
-            session.load(self._candidate, self._judge.arithmetic)
-        return session
-
-    def _open_session(self) -> Session:
-        session = self._judge.start_guest(self._candidate.language)
-        self._sessions.append(session)
-        session.load(self._candidate, self._judge.arithmetic)
-        return session
-
-    @contextmanager
-    def _stage(self, stage: Stage) -> Generator[None]:
-        self._on_stage(stage)
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - start
-
-
 def _arithmetics(machine: Machine, arithmetic: Arithmetic) -> tuple[Arithmetic, ...]:
     # A CPU has no TF32, and its half-precision products can take seconds: only what is asked for is measured there.
     return tuple(Arithmetic) if machine.device_type == "cuda" else (arithmetic,)
@@ -300,10 +183,3 @@ def _arithmetics(machine: Machine, arithmetic: Arithmetic) -> tuple[Arithmetic, 
 
 def _shape(shape: tuple[int, ...], dtype: torch.dtype) -> TensorShape:
     return TensorShape(shape=shape, dtype=str(dtype).removeprefix("torch."))
-
-
-def _compiled_only(builds: tuple[BuildReport, ...]) -> str:
-    if not builds:
-        return "no GPU here to run it; nothing was compiled while its module was loaded"
-    kernels = ", ".join(f"{b.kernel} ({b.registers} registers, {b.spill_bytes} B spilled)" for b in builds)
-    return f"compiled, not run: no GPU here. {kernels}"

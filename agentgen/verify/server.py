@@ -24,7 +24,8 @@ from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
 from agentgen.sandbox.guest.limits import die_with_parent
 from agentgen.sandbox.wire import Channel, Message
-from agentgen.verify import machine
+from agentgen.verify import ceilings, machine
+from agentgen.verify.evaluation import evaluate
 from agentgen.verify.judge import Judge
 from agentgen.verify.surroundings import surroundings
 
@@ -67,13 +68,13 @@ class Server:
         _require_device(self._device)
         if what == "calibrate":
             found = machine.describe(self._device)
-            measured = machine.ceilings(self._device, _measurable(self._device))
+            measured = ceilings.measure(self._device, _measurable(self._device))
             return {"machine": found.model_dump(mode="json"), "ceilings": measured.model_dump(mode="json")}
         if what == "open":
             return self._open(message)
         if what == "evaluate" and self._judge:
             candidate = Candidate.model_validate(message["candidate"])
-            trial = self._judge.evaluate(candidate, self._tell_stage, timing=message["timing"])
+            trial = evaluate(self._judge, candidate, self._tell_stage, timing=message["timing"])
             return {"trial": trial.model_dump(mode="json")}
         raise ValueError(f"unknown command {what}")
 

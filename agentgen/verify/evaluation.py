@@ -1,0 +1,147 @@
+"""One candidate's way: screen, build, check, audit, time, score. Each stage ends in a finding or in a rejection; a
+rejection is a value, and becomes the trial's outcome."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.trial import BuildReport, Check, Clock, Outcome, Speedup, Stage, Timing, Trial
+from agentgen.verify.check import Findings
+from agentgen.verify.judge import Judge
+from agentgen.verify.screens import screen
+from agentgen.verify.session import Rejected, Session
+from agentgen.verify.timing import SHORT_US, summarise
+
+OnStage = Callable[[Stage], None]
+
+
+def evaluate(judge: Judge, candidate: Candidate, on_stage: OnStage, *, timing: bool) -> Trial:
+    """Returns the trial of one candidate. Only a failing machine raises.
+
+    Args:
+        judge: Of the candidate's problem.
+        candidate: What to evaluate.
+        on_stage: Told the name of each stage as it begins.
+        timing: Whether to time what passed.
+    """
+    evaluation = Evaluation(judge, candidate, on_stage)
+    try:
+        screen(candidate)
+        evaluation.run(timing=timing)
+    except Rejected as rejected:
+        return evaluation.trial(rejected.outcome, rejected.reasons)
+    finally:
+        evaluation.close()
+    return evaluation.trial(Outcome.PASSED, ())
+
+
+class Evaluation:
+    """One candidate's way through the stages, and what was seen on it."""
+
+    def __init__(self, judge: Judge, candidate: Candidate, on_stage: OnStage) -> None:
+        self._judge = judge
+        self._candidate = candidate
+        self._on_stage = on_stage
+        self._findings = Findings()
+        self._sessions: list[Session] = []
+        self._seconds: dict[Stage, float] = {}
+        self._timing: Timing | None = None
+        self._speedups: tuple[Speedup, ...] = ()
+
+    def run(self, *, timing: bool) -> None:
+        """Goes through the stages.
+
+        Raises:
+            Rejected: at the first stage that finds the candidate at fault.
+        """
+        judge, language = self._judge, self._candidate.language
+        session = self._built_session()
+        if language is Language.CUDA and judge.device == "cpu":
+            raise Rejected(Outcome.NOT_RUN, _compiled_only(session.builds))
+        with self._stage("check"):
+            judge.check(session, self._candidate, self._findings)
+        if language is Language.TRITON and judge.device == "cpu":
+            self._findings.passed(
+                "how", "checked by Triton's interpreter on small workloads; neither timed nor audited without a GPU"
+            )
+            return
+        with self._stage("audit"):
+            extra = self._open_session()
+            judge.audit(extra, self._findings)
+            extra.close()
+        if timing:
+            with self._stage("time"):
+                self._time(session)
+
+    def trial(self, outcome: Outcome, reasons: tuple[str, ...]) -> Trial:
+        """Returns the record."""
+        passed = outcome is Outcome.PASSED
+        first = self._sessions[0] if self._sessions else None
+        checks: list[Check] = list(self._findings.checks)
+        if first and first.has_prepare:
+            checks.append(Check(name="prepare", passed=True, evidence="defined: untimed work after weights change"))
+        return Trial(
+            candidate=self._candidate.id,
+            problem=self._judge.problem.name,
+            arithmetic=self._judge.arithmetic,
+            machine=self._judge.machine,
+            outcome=outcome,
+            reasons=reasons,
+            checks=tuple(checks),
+            accuracy=tuple(self._findings.accuracy),
+            build=first.builds if first else (),
+            timing=self._timing if passed else None,
+            speedups=self._speedups if passed else (),
+            roofline_fraction=self._judge.score(self._timing) if passed and self._timing else None,
+            seconds=self._seconds,
+            log=first.guest.log[-4000:] if first else "",
+        )
+
+    def close(self) -> None:
+        """Ends the guests."""
+        for session in self._sessions:
+            session.close()
+
+    def _time(self, session: Session) -> None:
+        judge = self._judge
+        races = [judge.race(session, self._findings)]
+        if judge.device != "cpu" and min(races[0].candidate_us) < SHORT_US:
+            for _ in range(2):
+                extra = self._open_session()
+                extra.construct(judge.main)
+                races.append(judge.race(extra, self._findings))
+                extra.close()
+        self._timing, self._speedups = summarise(races, Clock.WALL if judge.device == "cpu" else Clock.GATE)
+
+    def _built_session(self) -> Session:
+        with self._stage("start"):
+            session = self._judge.start_guest(self._candidate.language)
+            self._sessions.append(session)
+        with self._stage("build"):
+            session.load(self._candidate, self._judge.arithmetic)
+        return session
+
+    def _open_session(self) -> Session:
+        session = self._judge.start_guest(self._candidate.language)
+        self._sessions.append(session)
+        session.load(self._candidate, self._judge.arithmetic)
+        return session
+
+    @contextmanager
+    def _stage(self, stage: Stage) -> Generator[None]:
+        self._on_stage(stage)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+def _compiled_only(builds: tuple[BuildReport, ...]) -> str:
+    if not builds:
+        return "no GPU here to run it; nothing was compiled while its module was loaded"
+    kernels = ", ".join(f"{b.kernel} ({b.registers} registers, {b.spill_bytes} B spilled)" for b in builds)
+    return f"compiled, not run: no GPU here. {kernels}"
