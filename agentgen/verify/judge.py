@@ -1,5 +1,5 @@
-"""The judge of one problem on one device: what it holds from candidate to candidate, and its stages. `evaluation` leads a
-candidate through them."""
+"""The judge of one problem on one device: what it holds from candidate to candidate, and its stages. `evaluation` leads
+a candidate through them."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_triton_is_checked_at_main_where_there_is_no_smaller_workload(
     assert trial.accuracy
 
 
-def test_a_judge_that_is_killed_leaves_no_process(judge: LocalJudge, temporary: Path) -> None:
+def test_a_judge_that_is_killed_leaves_no_process_and_is_replaced(judge: LocalJudge, temporary: Path) -> None:
     """The last test with this judge."""
     judge.target()
     before = processes(temporary)
@@ -171,5 +171,5 @@ def test_a_judge_that_is_killed_leaves_no_process(judge: LocalJudge, temporary: 
     with pytest.raises(JudgeDied, match="the judge ended while it did evaluate"):
         judge.evaluate(Candidate(source=HANGS, language=Language.CPP), kill)
     assert gone(temporary)
-    with pytest.raises(JudgeDied):
-        judge.evaluate(Candidate(source=TORCH_S_OWN, language=Language.CPP))
+    trial = judge.evaluate(Candidate(source=TORCH_S_OWN, language=Language.CPP), timing=False)
+    assert trial.outcome is Outcome.PASSED, "a fresh judge takes over"
