@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agentgen.records.idea import Idea
 from agentgen.records.trial import Outcome, Trial
-from agentgen.search.select import best
+from agentgen.search.select import leader
 from agentgen.search.tree import Node, Tree
 
 _LOG_LINES = 30
@@ -80,7 +80,7 @@ def _idea_line(tree: Tree, idea: Idea, marked: bool) -> str:
     for language in tree.run.languages:
         nodes = [node for node in attempts if node.candidate.language is language]
         if nodes:
-            shown = best(nodes) or nodes[-1]
+            shown = leader(nodes) or nodes[-1]
             outcomes.append(f"{language.value}: {trial_line(shown.trial)}")
     parent = tree.node(idea.parent)
     on = tree.idea(parent.candidate.idea) if parent else None

@@ -2,8 +2,8 @@
 
 1. Only PASSED candidates with a timing count. Triton on a CPU passes without one (its interpreter checks, it does not
    measure), so such a candidate is a parent only where nothing at all was timed.
-2. The leader has the highest lower end of the speedup interval over the best baseline: a wide interval earns nothing.
-3. Candidates whose interval overlaps the leader's are ties. Among ties, one of an idea and a language not chosen yet
+2. The top has the highest lower end of the speedup interval over the best baseline: a wide interval earns nothing.
+3. Candidates whose interval overlaps the top's are ties. Among ties, one of an idea and a language not chosen yet
    wins, then the lower median time, then the id (so that two machines with the same trials choose the same).
 
 Not covered: candidates timed on different machines are compared by their speedups as if it were one machine.
@@ -46,13 +46,13 @@ def next_parent(nodes: Iterable[Node], chosen: Sequence[Node], excluded: Collect
     return min(_ties(left), key=preference)
 
 
-def best(nodes: Iterable[Node]) -> Node | None:
-    """Returns the candidate to show as the result: the fastest of those that tie with the leader."""
+def leader(nodes: Iterable[Node]) -> Node | None:
+    """Returns the candidate that ideas build on first: the fastest of those that tie at the top."""
     return next_parent(nodes, (), ())
 
 
 def _ties(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the nodes whose interval overlaps that of the leader."""
+    """Returns the nodes whose interval overlaps that of the top."""
     lows = [speedup.low for node in nodes if (speedup := _speedup(node)) is not None]
     if not lows:
         return list(nodes)

@@ -11,7 +11,7 @@ from agentgen.search.facts import facts_text, system_text
 from agentgen.search.feedback import trial_report
 from agentgen.search.ideas import parent_candidate_text
 from agentgen.search.prompts import render
-from agentgen.search.select import best
+from agentgen.search.select import leader
 from agentgen.search.tree import Node, Tree
 
 
@@ -88,7 +88,7 @@ def _parent_text(tree: Tree, idea: Idea, language: Language) -> str:
         return "It is to be implemented from the reference."
     texts = [parent_candidate_text(tree, parent)]
     if parent.candidate.language is not language:
-        own = best(node for node in tree.nodes if node.candidate.language is language)
+        own = leader(node for node in tree.nodes if node.candidate.language is language)
         if own is not None:
             source, report = own.candidate.source.strip("\n"), trial_report(own.trial)
             texts.append(render("orientation", language=language.value, report=report, source=source))

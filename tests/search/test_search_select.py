@@ -5,7 +5,7 @@ from search_factories import make_candidate, make_idea, passed, untimed
 from agentgen.records.candidate import Language
 from agentgen.records.idea import Idea
 from agentgen.records.trial import Outcome, Trial
-from agentgen.search.select import best, eligible, next_parent
+from agentgen.search.select import eligible, leader, next_parent
 from agentgen.search.tree import Node
 
 A, B, C = (make_idea(title=f"Idea {letter}") for letter in "ABC")
@@ -46,9 +46,9 @@ def test_a_wide_interval_earns_nothing() -> None:
     steady = node("steady", B, 2.0)
     assert eligible([lucky, steady]) == (lucky, steady)
     # The lucky one ties with the steady one (its interval reaches above), so its lower median decides.
-    assert best([lucky, steady]) == lucky
+    assert leader([lucky, steady]) == lucky
     # With an interval that ends below the leader's, it is no tie.
-    assert best([node("lucky", A, 3.0, low=1.0, high=1.9), steady]) == steady
+    assert leader([node("lucky", A, 3.0, low=1.0, high=1.9), steady]) == steady
 
 
 def test_among_ties_another_idea_and_another_language_come_first() -> None:
@@ -80,7 +80,7 @@ def test_untimed_candidates_are_parents_only_where_nothing_was_timed() -> None:
     timed = node("timed", B, 0.5)
     assert eligible([checked, failed, compiled, open_, timed]) == (timed,)
     assert order([checked, failed, compiled, open_]) == [checked]
-    assert best([failed, compiled, open_]) is None
+    assert leader([failed, compiled, open_]) is None
 
 
 def test_excluded_candidates_are_passed_over() -> None:
