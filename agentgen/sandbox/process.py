@@ -1,4 +1,5 @@
-"""Guests as plain processes with rlimits, forked from a zygote, each in a session and scratch folder of its own.
+"""Guests as plain processes with rlimits, forked from a zygote, each in a session of its own, each candidate in a
+scratch folder of its own.
 
 Promised: private socket, output capped, limits on memory and file size, scrubbed environment, death of the
 whole process group. Not promised: a guest can read what the user can read and reach the network.
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,7 @@ class ProcessSandbox:
         )
         theirs.close()
         self._ready = False
+        self._users: Counter[Path] = Counter()
         self._exits: dict[int, int] = {}
 
     def wait_until_warm(self) -> None:
@@ -75,10 +78,12 @@ class ProcessSandbox:
             raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
         self._ready = True
 
-    def start(self) -> ProcessGuest:
+    def start(self, candidate: str = "") -> ProcessGuest:
         """Forks a guest from the zygote."""
         self.wait_until_warm()
-        scratch = Path(tempfile.mkdtemp(prefix="guest-", dir=self._folder))
+        scratch = self._folder / f"guest-{candidate}"
+        scratch.mkdir(exist_ok=True)
+        self._users[scratch] += 1
         ours, theirs = pair()
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
         try:
@@ -88,11 +93,18 @@ class ProcessSandbox:
         except (ProtocolError, TimeoutError) as error:
             ours.close()
             os.close(log_read)
+            self.leave(scratch)
             raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
         finally:
             theirs.close()
             os.close(log_write)
         return ProcessGuest(self, pid, ours, log_read, scratch)
+
+    def leave(self, scratch: Path) -> None:
+        """Removes a scratch folder when the last guest that used it has ended."""
+        self._users[scratch] -= 1
+        if not self._users[scratch]:
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None:
         """Returns how a guest ended, or None if it has not within `timeout_s`."""
@@ -178,7 +190,7 @@ class ProcessGuest:
             self._sandbox.exit_status(self.pid, timeout_s=10)
         self._channel.close()
         self._reader.join(1)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._sandbox.leave(self._scratch)
 
     @property
     def exit_status(self) -> int | None:

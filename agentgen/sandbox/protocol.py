@@ -61,8 +61,12 @@ class Sandbox(Protocol):
         """
         ...
 
-    def start(self) -> Guest:
+    def start(self, candidate: str = "") -> Guest:
         """Starts a guest.
+
+        Args:
+            candidate: Guests with the same one that live at the same time share a scratch folder, and so the caches
+                of their compilers: what the first has built the others find.
 
         Raises:
             SandboxUnavailable: none can be started; no candidate's fault.

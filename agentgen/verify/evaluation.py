@@ -118,14 +118,14 @@ class Evaluation:
 
     def _built_session(self) -> Session:
         with self._stage("start"):
-            session = self._judge.start_guest(self._candidate.language)
+            session = self._judge.start_guest(self._candidate)
             self._sessions.append(session)
         with self._stage("build"):
             session.load(self._candidate, self._judge.arithmetic)
         return session
 
     def _open_session(self) -> Session:
-        session = self._judge.start_guest(self._candidate.language)
+        session = self._judge.start_guest(self._candidate)
         self._sessions.append(session)
         session.load(self._candidate, self._judge.arithmetic)
         return session

@@ -92,12 +92,12 @@ class Judge:
             baselines_us=self._quiet_us,
         )
 
-    def start_guest(self, language: Language) -> Session:
+    def start_guest(self, candidate: Candidate) -> Session:
         """Starts a fresh guest, in Triton's interpreter where a Triton candidate meets a CPU."""
-        if language is Language.TRITON and self.device == "cpu":
+        if candidate.language is Language.TRITON and self.device == "cpu":
             self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True)
-            return Session(self._interpreter.start(), None)
-        return Session(self._sandbox.start(), Page() if self._page else None)
+            return Session(self._interpreter.start(candidate.id), None)
+        return Session(self._sandbox.start(candidate.id), Page() if self._page else None)
 
     def close(self) -> None:
         """Ends all guests and gives the memory back."""
