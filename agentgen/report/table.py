@@ -99,7 +99,7 @@ def _accepted(candidates: Sequence[Candidate], ideas: Mapping[str, Idea] | None,
     raced = {trial.speedup.baseline for candidate in candidates if (trial := trials[candidate.id]).speedup}
     shown.caption = (
         f"speedup over the best baseline ({', '.join(sorted(raced)) or 'none was raced'}) with its 95% interval; "
-        "roofline: bound / measured; n: timed windows"
+        "roofline: bound / measured (beyond 100%: fewer operations than the direct method); n: timed windows"
     )
     return shown
 
