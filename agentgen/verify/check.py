@@ -10,7 +10,7 @@ import torch
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Accuracy, Check, Outcome
 from agentgen.verify.draws import Family
-from agentgen.verify.numerics import Pool, nudge
+from agentgen.verify.numerics import Pool, lift, nudge
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Rejected, Session
 
@@ -74,8 +74,9 @@ def compare(rig: Rig, which: int, pool: Pool) -> None:
     inputs = rig.private[which]
     oracle = rig.reference.oracle_outputs(inputs)
     nudged = rig.reference.oracle_outputs([nudge(x, rig.source) for x in inputs])
+    lifted = rig.reference.oracle_outputs([lift(x) for x in inputs])
     by_torch = rig.reference.torch_outputs(inputs)
-    for out, wide, own, moved in zip(outputs, oracle, by_torch, nudged, strict=True):
+    for out, wide, own, *moved in zip(outputs, oracle, by_torch, nudged, lifted, strict=True):
         pool.add(out, wide, own, moved)
     pool.draws -= len(outputs) - 1  # one draw, however many outputs it has
 
