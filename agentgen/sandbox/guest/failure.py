@@ -39,10 +39,14 @@ def _kind(error: BaseException, stage: str) -> str:
 
 
 def _from_triton_compiler(error: BaseException) -> bool:
+    """By its type, or because it was raised inside Triton's compiler: MLIR's failures are plain RuntimeErrors."""
     seen: BaseException | None = error
     while seen is not None:
         module = type(seen).__module__
         if module.startswith("triton.compiler") or type(seen).__name__ in {"PTXASError", "OutOfResources"}:
+            return True
+        frames = traceback.extract_tb(seen.__traceback__)
+        if frames and any(part in frames[-1].filename for part in ("/triton/compiler/", "/triton/backends/")):
             return True
         seen = seen.__cause__ or seen.__context__
     return False
