@@ -7,9 +7,9 @@ A family passes when, over its draws,
 
 `terms` is the size of what is summed in that row: what one ulp of the inputs moves the oracle by (rms of the row), over
 the ulp; the ulps once up or down at random and once all up, because partial sums of terms of one sign grow with their
-number (sorted inputs), those of random signs with its root. A row can cancel (a channel whose weights sum to almost 0, on inputs of ones): then its rms says nothing of the
-size of its terms, and every honest kernel is far off by that scale. Seen without it: 6% of honest AlexNet convolutions
-refused in each of the families `ones` and `constant rows`, in fp32 and in tf32; with it none of 60.
+number (sorted inputs), those of random signs with its root. A row can cancel (a channel whose weights sum to almost 0,
+on inputs of ones): then its rms says nothing of the size of its terms, and every honest kernel is far off by that scale
+(`docs/decisions/003-element-gate.md` has the figures).
 
 There is no absolute tolerance (zeros would pass for softmax over long rows, whose values are 1e-5) and no share of
 elements that may be wrong.
