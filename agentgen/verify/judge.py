@@ -3,7 +3,6 @@ a candidate through them."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import torch
@@ -138,7 +137,7 @@ class Judge:
         rig.draw_inputs(Family.NORMAL)
         rig.poison_outputs()
         session.run(rig, 2)
-        seconds, _ = session.timed(rig, 2, time.perf_counter, rig.touch_inputs)
+        seconds, _ = session.timed(rig, 2, rig.touch_inputs)
         slowest = max(1e6 * seconds / 2, *self._quiet_us.values())
         calls = self._watch.schedule.calls(slowest)
         every = 1 if self._page else 4

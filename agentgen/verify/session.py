@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,13 +78,12 @@ class Session:
         """Runs a window with no clock of ours on it: the first call of a workload, or an instrumented one."""
         return self._command(_window(rig, calls, 0, record), (), FIRST_CALL_S)
 
-    def timed(self, rig: Rig, calls: int, clock: Callable[[], float], touch: Callable[[], None]) -> tuple[float, Claim]:
+    def timed(self, rig: Rig, calls: int, touch: Callable[[], None]) -> tuple[float, Claim]:
         """Runs the same window under the judge's clock.
 
         Args:
             rig: The workload.
             calls: How many.
-            clock: `time.perf_counter`, used on a CPU.
             touch: Rewrites inputs: before the command on a CPU, while the gate spins on a GPU.
 
         Returns:
@@ -91,9 +91,9 @@ class Session:
         """
         if self.page is None:
             touch()
-            start = clock()
+            start = time.perf_counter()
             claim = self._command(_window(rig, calls, 0, False), (), CALLS_S)
-            return clock() - start, claim
+            return time.perf_counter() - start, claim
         return self._gated(rig, calls, self.page, touch)
 
     def _gated(self, rig: Rig, calls: int, page: Page, touch: Callable[[], None]) -> tuple[float, Claim]:

@@ -142,7 +142,7 @@ def race(
     for _ in range(watch.schedule.pairs_of(calls * expected_us * (1 + len(baselines)))):
         if on_cpu:
             session.wake()
-        seconds, claim = session.timed(rig, calls, time.perf_counter, rig.touch_inputs)
+        seconds, claim = session.timed(rig, calls, rig.touch_inputs)
         if on_cpu:
             session.guest.pause()  # a CPU guest cannot slow the baseline's windows
         audit()
