@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 
@@ -30,7 +29,6 @@ def surroundings() -> dict[str, str]:
     found["NVRTC"] = _nvrtc()
     found["nvcc"] = shutil.which("nvcc") or "not found: only load_inline needs it"
     found["g++"] = shutil.which("g++") or "not found: cpp candidates cannot be built"
-    found["processes"] = f"{len(os.sched_getaffinity(0))} cores usable"
     return found
 
 
