@@ -66,7 +66,7 @@ def measure(device: str, arithmetics: Iterable[Arithmetic]) -> Ceilings:
     """Measures the copy bandwidth and the matrix rate per arithmetic on random data: the best of 9, because a ceiling
     is what the device can do, not what it usually does beside other work.
 
-    0.6 s on a 2-core CPU, 0.3 s on an H200.
+    0.8 s on a 2-core CPU (three runs, for fp32 alone).
     """
     on_gpu = device != "cpu"
     words = (1 << 28) if on_gpu else (1 << 25)
