@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import make_url
 
 from agentgen.config import Settings
-from agentgen.errors import BadConfig, BadInput, DeviceNotFound
+from agentgen.errors import AgentgenError, BadConfig, BadInput, DeviceNotFound
 from agentgen.models.chat import ChatModel
 from agentgen.models.mailbox import MailboxModel
 from agentgen.models.recorded import RecordedModel
 from agentgen.records.candidate import DEFAULT_LANGUAGES, Language
 from agentgen.records.problem import Arithmetic, DeviceType, Problem
 from agentgen.records.run import Effort, Plan, Run
-from agentgen.store import catalog
+from agentgen.store import catalog, foreign, transfer
 from agentgen.store.ledger import Ledger, open_ledger
-from agentgen.workers.local import LocalJudge, devices
+from agentgen.workers.local import Inspector, LocalJudge, devices
 
 RECORDED = "recorded"
 MAILBOX = "mailbox"
@@ -51,6 +54,11 @@ def problem_names(settings: Settings) -> tuple[str, ...]:
     return catalog.names(settings.problems)
 
 
+def recording_of(settings: Settings, name: str) -> Path:
+    """Returns where the replies recorded for a problem lie, or would."""
+    return catalog.recording(name, settings.problems)
+
+
 def is_recorded(settings: Settings, problem: Problem) -> bool:
     """Returns whether a model's replies are shipped with a problem."""
     return catalog.recording(problem.name, settings.problems).is_dir()
@@ -62,7 +70,25 @@ def problem_of_file(path: Path) -> Problem:
     Raises:
         BadInput: the file cannot be used.
     """
-    return catalog.from_reference(path.expanduser(), None)
+    return foreign.from_reference(path.expanduser(), None)
+
+
+def foreign_problem(settings: Settings, file: Path, name: str) -> Problem:
+    """Returns the problem of a file from outside, in the arithmetic asked for."""
+    return foreign.from_reference(file, Arithmetic(settings.arithmetic) if settings.arithmetic else None, name)
+
+
+def is_foreign(given: str) -> bool:
+    """Returns whether a command line names a file from outside, which nobody has looked at yet."""
+    return given.endswith(".py")
+
+
+def require_admitted(problem: Problem, device: str, arithmetic: Arithmetic) -> None:
+    """Raises BadInput with the reason where a problem cannot be judged."""
+    with Inspector(device) as inspector:
+        admission = inspector.admit(problem, arithmetic)
+    if admission.reasons:
+        raise BadInput(f"{problem.name} cannot be judged: {'; '.join(admission.reasons)}; --force takes it anyway")
 
 
 def find_device(wanted: str, languages: tuple[Language, ...] = ()) -> str:
@@ -205,6 +231,39 @@ def is_replayed(run: Run) -> bool:
 def run_folder(settings: Settings, run: Run) -> Path:
     """Returns where a run leaves its files. Not made yet."""
     return settings.results / "runs" / run.id
+
+
+def find_run(settings: Settings, ledger: Ledger, given: str) -> tuple[Run, Settings]:
+    """Returns the run that a command line names by `latest`, id, beginning of an id, or its folder, and the settings
+    under which its files are found. What its folder brings along from another machine is merged into the ledger.
+
+    Raises:
+        BadInput: there is none.
+    """
+    folder = Path(given).expanduser()
+    if not (folder / transfer.FILE).is_file():
+        folder = settings.results / "runs" / given
+    if not (folder / transfer.FILE).is_file():
+        run = ledger.run(given)
+        folder = run_folder(settings, run)
+        return (transfer.unpack(folder, ledger) if (folder / transfer.FILE).is_file() else run), settings
+    run, folder = transfer.unpack(folder, ledger), folder.resolve()
+    if (folder.parent.name, folder.name) != ("runs", run.id):
+        raise BadInput(f"{folder} holds run {run.id}: its folder must be called runs/{run.id}, as it was")
+    return run, replace(settings, results=folder.parent.parent)
+
+
+@contextmanager
+def packed(settings: Settings, ledger: Ledger, run: Run) -> Generator[None]:
+    """Leaves a run's folder complete in itself, however the work on it ends, so that it can be carried elsewhere."""
+    folder = run_folder(settings, run)
+    try:
+        yield
+    except BaseException:
+        with suppress(AgentgenError):
+            transfer.pack(ledger, run.id, folder)
+        raise
+    transfer.pack(ledger, run.id, folder)
 
 
 def ledger(settings: Settings) -> Ledger:

@@ -1,91 +1,33 @@
-"""What `verify` and `bench` share: one given kernel to one trial. Nothing goes into the run database."""
+"""`agentgen evaluate`: judges the candidates of a run that have no trial yet, and does nothing else.
+
+For a machine with the device and without a network: copy a run's folder there, evaluate it, copy it back, resume.
+"""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from pathlib import Path
-
 from agentgen import config, wiring
-from agentgen.cli.answer import answer
+from agentgen.cli.options import Json
 from agentgen.cli.screen import screen
+from agentgen.cli.solve import show
 from agentgen.config import Layer
-from agentgen.errors import BadInput
-from agentgen.records.candidate import Candidate, Language
-from agentgen.records.run import Effort
-from agentgen.report.trial import findings, trial_json
-
-REJECTED = 1
-
-_SIGNS = (
-    (Language.CUDA, re.compile(r"\bjit\.cuda\b|\bcuda_sources\b|\b__global__\b")),
-    (Language.TRITON, re.compile(r"\btriton\.jit\b|^\s*from\s+triton\s+import\b.*\bjit\b", re.MULTILINE)),
-    (Language.CPP, re.compile(r"\bjit\.cpp\b|\bcpp_sources\b|\bload_inline\b")),
-)
+from agentgen.report.live import watching
+from agentgen.search.loop import evaluate_pending
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a command line asks to be judged."""
+def evaluate(run: str, /, *, json: Json = False) -> int:
+    """Judge what is pending of a run; no model is asked.
 
-    paths: tuple[str, ...]
-    """Problem and candidate; with a reference the candidate only."""
-    reference: Path | None
-    layer: Layer
-    """Device and arithmetic."""
-    language: str | None
-    effort: Effort
-    timing: bool
-
-
-def evaluate(asked: Asked, *, as_json: bool) -> int:
-    """Judges a kernel, shows what was found, and returns the exit code.
-
-    Raises:
-        BadInput: a file cannot be read, or an argument is missing or too many.
+    Args:
+        run: Id of a run, `latest`, or a run's folder.
     """
     console = screen()
-    settings = config.here(asked.layer)
-    problem_name, path = _split(asked)
-    if asked.reference:
-        problem = wiring.problem_of_file(asked.reference)
-    else:
-        problem = wiring.find_problem(settings, problem_name)
-    source = _read(path)
-    language = Language(asked.language) if asked.language else guess(source)
-    device = wiring.find_device(settings.device, (language,) if language else ())
-    arithmetic = wiring.find_arithmetic(settings, problem, device)
-    # No sign of a language: torch alone, or no Python at all. What it is called then makes no difference to the judge.
-    candidate = Candidate(source=source, language=language or Language.CPP)
-    console.print(f"{path} ({candidate.language.value}) for {problem.name} in {arithmetic.value} on {device}")
-
-    def on_stage(stage: str) -> None:
-        console.print(f"{stage} …", style="dim")
-
-    with wiring.judge(problem, device, arithmetic, asked.effort) as judge:
-        trial = judge.evaluate(candidate, on_stage, timing=asked.timing)
-    console.print(findings(trial, all_accuracy=asked.effort is Effort.FULL))
-    if as_json:
-        answer({**trial_json(trial), "language": candidate.language.value, "device": device})
-    return 0 if trial.accepted else REJECTED
-
-
-def guess(source: str) -> Language | None:
-    """Returns the language that a candidate's text looks like; None where nothing tells."""
-    return next((language for language, sign in _SIGNS if sign.search(source)), None)
-
-
-def _split(asked: Asked) -> tuple[str, Path]:
-    """Returns the problem, empty where a reference stands for it, and the candidate's file."""
-    wanted = ("CANDIDATE",) if asked.reference else ("PROBLEM", "CANDIDATE")
-    if len(asked.paths) != len(wanted):
-        beside = " beside --reference" if asked.reference else " (or --reference FILE CANDIDATE)"
-        raise BadInput(f"give {' and '.join(wanted)}{beside}; {len(asked.paths)} given: {' '.join(asked.paths)}")
-    return "" if asked.reference else asked.paths[0], Path(asked.paths[-1]).expanduser()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read the candidate {path}: {getattr(error, 'strerror', None) or error}") from error
+    settings = config.here(Layer())
+    with wiring.ledger(settings) as ledger:
+        known, settings = wiring.find_run(settings, ledger, run)
+        judge = wiring.judge(known.problem, known.device, known.arithmetic, known.effort)
+        display = watching(console, f"{known.problem.name} on {known.device}")
+        with wiring.packed(settings, ledger, known), judge, display as watch:
+            count = evaluate_pending(known, ledger, judge, watch)
+        console.print(f"{count} candidates evaluated")
+        show(console, settings, ledger, known.id, as_json=json)
+    return 0

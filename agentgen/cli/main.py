@@ -46,6 +46,8 @@ app = App(
 )
 _EITHER = "(PROBLEM | --reference FILE) CANDIDATE [OPTIONS]"
 app.command("agentgen.cli.solve:solve", name="solve", help="Search for a fast kernel for a problem.")
+app.command("agentgen.cli.evaluate:evaluate", name="evaluate", help="Judge what is pending of a run, nothing else.")
+app.command("agentgen.cli.record:keep", name="record", help="Keep a run's replies as its problem's recording.")
 app.command("agentgen.cli.resume:resume", name="resume", help="Go on with a run that waits or was stopped.")
 app.command(
     "agentgen.cli.verify:verify",

@@ -34,4 +34,11 @@ ArithmeticOption = Annotated[
     ArithmeticName | None,
     Parameter(help="What kernels may compute in; decides error gate and baselines. [default: the problem's own]"),
 ]
+Wait = Annotated[
+    bool,
+    Parameter(negative="", show_default=False, help="Stay and look for answers in the mailbox instead of ending (75)."),
+]
+Force = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Take a problem from outside even if it cannot be judged.")
+]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print exactly one JSON object on stdout.")]

@@ -1,18 +1,25 @@
-"""`agentgen problems`: which there are, and what one is."""
+"""`agentgen problems`: which there are, what one is, and taking more of them from outside."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
 
 from cyclopts import App
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
-from agentgen.cli.options import Json
+from agentgen.cli.options import ArithmeticOption, Device, Force, Json
 from agentgen.cli.screen import screen
-from agentgen.config import Layer
+from agentgen.config import Layer, Settings
+from agentgen.errors import BadInput
 from agentgen.records.problem import Problem, Scalar
 from agentgen.report.layout import table
+from agentgen.store import foreign
+from agentgen.workers.local import Inspector
+
+REFUSED = 1
 
 app = App(name="problems")
 
@@ -50,11 +57,71 @@ def show(name: str, /, *, json: Json = False) -> int:
     shown = table(None, "workload", "constants", "on a CPU")
     for workload in problem.workloads:
         shown.add_row(workload.name, _constants(workload.constants), _constants(workload.constants_on("cpu")))
+    for workload in problem.smaller:
+        shown.add_row(workload.name, _constants(workload.constants), "only where a GPU has no room for main")
     console.print(shown)
     console.print(problem.reference)
     if json:
         answer(problem.model_dump(mode="json"))
     return 0
+
+
+@app.command(name="import")
+def take(
+    path: Path,
+    /,
+    *,
+    name: str | None = None,
+    arithmetic: ArithmeticOption = None,
+    device: Device = None,
+    force: Force = False,
+    json: Json = False,
+) -> int:
+    """Take problems from outside: a KernelBench-style file, or a folder of them. Ends with 1 where one was refused.
+
+    A problem is refused when it cannot be judged: zeros, an input or a constant pass for its answer, two calls on one
+    input differ, a call changes its input, or it does not run (in float64).
+
+    Args:
+        path: File or folder.
+        name: Of the problem, for a single file. [default: the file's]
+    """
+    settings = config.here(Layer(device=device, arithmetic=arithmetic))
+    files = foreign.references(path.expanduser())
+    if name and len(files) > 1:
+        raise BadInput(f"--name is for one problem, and {path} holds {len(files)}")
+    chosen = wiring.find_device(settings.device)
+    console = screen()
+    taken: list[dict[str, object]] = []
+    with Inspector(chosen) as inspector:
+        for found, file in files:
+            entry = _take_one(settings, inspector, name or found, file, chosen, force=force)
+            taken.append(entry)
+            reasons = "; ".join(map(str, cast("list[str]", entry["reasons"])))
+            verdict = ("forced: " if reasons else "taken") if entry["taken"] else "refused: "
+            console.print(f"{entry['name']}: {verdict}{reasons}")
+    count = sum(bool(entry["taken"]) for entry in taken)
+    console.print(f"{count} of {len(taken)} taken into {settings.problems}")
+    if json:
+        answer({"device": chosen, "taken": count, "problems": taken})
+    return 0 if count == len(taken) else REFUSED
+
+
+def _take_one(
+    settings: Settings, inspector: Inspector, name: str, file: Path, device: str, *, force: bool
+) -> dict[str, object]:
+    """Looks at one file and adds it to the catalog unless something speaks against it."""
+    seconds = None
+    try:
+        problem = wiring.foreign_problem(settings, file, name)
+        name, admission = problem.name, inspector.admit(problem, wiring.find_arithmetic(settings, problem, device))
+        reasons, seconds = list(admission.reasons), admission.seconds
+        taken = force or not reasons
+        if taken:
+            foreign.add(problem, settings.problems, f"taken by force: {'; '.join(reasons)}" if reasons else None)
+    except BadInput as error:
+        reasons, taken = [str(error)], False
+    return {"name": name, "file": str(file), "taken": taken, "reasons": reasons, "seconds": seconds}
 
 
 def _summary(problem: Problem, recorded: bool) -> dict[str, object]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from agentgen import config, wiring
-from agentgen.cli.options import Json
+from agentgen.cli.options import Json, Wait
 from agentgen.cli.solve import carry_out
 from agentgen.config import Layer
 
 
-def resume(run: str, /, *, json: Json = False) -> int:
+def resume(run: str, /, *, wait: Wait = False, json: Json = False) -> int:
     """Go on with a run.
 
     A run keeps its problem, device, languages and models; a finished one is only shown again.
 
     Args:
-        run: Id of a run, or `latest`.
+        run: Id of a run, `latest`, or a run's folder.
     """
     settings = config.here(Layer())
     with wiring.ledger(settings) as ledger:
-        known = ledger.run(run)
-        return carry_out(known, settings, ledger, wiring.open_models(settings, known), as_json=json)
+        known, settings = wiring.find_run(settings, ledger, run)
+        return carry_out(known, settings, ledger, wiring.open_models(settings, known), wait=wait, as_json=json)

@@ -6,11 +6,12 @@ from rich.console import Console
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
-from agentgen.cli.options import ArithmeticOption, Device, EffortName, Json, Languages, Models
+from agentgen.cli.options import ArithmeticOption, Device, EffortName, Force, Json, Languages, Models, Wait
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import AgentgenError
 from agentgen.models.chat import ChatModel
+from agentgen.models.mailbox import replies, wait_for_another
 from agentgen.records.run import Run, RunStatus
 from agentgen.report.live import watching
 from agentgen.report.solution import read, solution_json, write_best
@@ -31,6 +32,8 @@ def solve(
     arithmetic: ArithmeticOption = None,
     rounds: int | None = None,
     effort: EffortName | None = None,
+    wait: Wait = False,
+    force: Force = False,
     json: Json = False,
 ) -> int:
     """Search for a fast kernel.
@@ -52,11 +55,15 @@ def solve(
     run = wiring.new_run(settings, problem)
     models = wiring.open_models(settings, run)
     with wiring.ledger(settings) as ledger:
+        if wiring.is_foreign(problem) and not force:
+            wiring.require_admitted(run.problem, run.device, run.arithmetic)
         ledger.create_run(run)
-        return carry_out(run, settings, ledger, models, as_json=json)
+        return carry_out(run, settings, ledger, models, wait=wait, as_json=json)
 
 
-def carry_out(run: Run, settings: Settings, ledger: Ledger, models: tuple[ChatModel, ...], *, as_json: bool) -> int:
+def carry_out(
+    run: Run, settings: Settings, ledger: Ledger, models: tuple[ChatModel, ...], *, wait: bool, as_json: bool
+) -> int:
     """Searches as far as it goes, reports, and returns the exit code.
 
     Raises:
@@ -65,29 +72,42 @@ def carry_out(run: Run, settings: Settings, ledger: Ledger, models: tuple[ChatMo
     """
     console = screen()
     _announce(console, run, models)
+    mailboxes = wiring.mailboxes(settings, run)
     try:
         judge = wiring.judge(run.problem, run.device, run.arithmetic, run.effort)
-        with judge, watching(console, f"{run.problem.name} on {run.device}") as watch:
-            run_search(run, ledger, models, judge, watch)
+        with wiring.packed(settings, ledger, run), judge:
+            while True:
+                known = replies(mailboxes)
+                with watching(console, f"{run.problem.name} on {run.device}") as watch:
+                    result = run_search(ledger.run(run.id), ledger, models, judge, watch)
+                if not (wait and result.answers):
+                    break
+                console.print(f"waiting for answers in {', '.join(map(str, mailboxes))} …", style="dim")
+                wait_for_another(mailboxes, known)
     except (KeyboardInterrupt, AgentgenError) as error:
         error.add_note(f"the run is stored; go on with: agentgen resume {run.id}")
         raise
-    found = read(ledger, run.id)
+    return show(console, settings, ledger, run.id, as_json=as_json)
+
+
+def show(console: Console, settings: Settings, ledger: Ledger, run_id: str, *, as_json: bool) -> int:
+    """Shows a run as it is stored now, writes the best kernel of one that is done, and returns the exit code."""
+    found = read(ledger, run_id)
     # Before the end there is no best one, and a file of then would lie beside the one of later.
     done = found.run.status is RunStatus.DONE
-    kernel = write_best(found, wiring.run_folder(settings, run)) if done else None
+    kernel = write_best(found, wiring.run_folder(settings, found.run)) if done else None
     console.print(end_table(found.candidates, found.ideas, found.trials, console.width))
     console.print(verdict(found.evaluated))
     if kernel:
         console.print(f"kernel: {kernel}")
     if as_json:
         answer(solution_json(found, kernel))
-    if found.run.status is RunStatus.WAITING:
-        for folder in wiring.mailboxes(settings, run):
-            console.print(f"requests and what to do with them: {folder}")
-        console.print(f"go on with: agentgen resume {run.id}")
-        return WAITING
-    return 0
+    if done:
+        return 0
+    for folder in wiring.mailboxes(settings, found.run):
+        console.print(f"requests and what to do with them: {folder}")
+    console.print(f"go on with: agentgen resume {run_id}")
+    return WAITING
 
 
 def _announce(console: Console, run: Run, models: tuple[ChatModel, ...]) -> None:
@@ -97,3 +117,5 @@ def _announce(console: Console, run: Run, models: tuple[ChatModel, ...]) -> None
         console.print("what the model says is recorded; what is measured is live")
     if run.target is None:
         console.print("the judge starts: it looks at the device and times the baselines …", style="dim")
+    elif run.target.workload != run.problem.main.name:
+        console.print(f"timed at workload {run.target.workload!r}: the device has too little memory for main")

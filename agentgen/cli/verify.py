@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agentgen.cli.evaluate import Asked, evaluate
+from agentgen.cli.kernel import Asked, evaluate
 from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption
 from agentgen.config import Layer
 from agentgen.records.run import Effort

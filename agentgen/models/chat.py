@@ -24,3 +24,7 @@ class ChatModel(Protocol):
             ModelUnavailable: no usable answer after all retries.
         """
         ...
+
+    def refuse(self, request: ChatRequest, reason: str) -> None:
+        """Tells whoever answered that the reply to `request` could not be used, and why."""
+        ...

@@ -98,6 +98,9 @@ class OpenAIModel:
             raise ModelUnavailable(self._not_a_completion(f"broken JSON, {error}")) from error
         return self._reply(completion, seconds)
 
+    def refuse(self, request: ChatRequest, reason: str) -> None:
+        """Nothing: the next request tells the model itself."""
+
     def _complete(self, request: ChatRequest) -> tuple[object, float]:
         """Returns the server's answer, a `ChatCompletion` if it keeps to the protocol, and the seconds it took."""
         start_s = time.monotonic()

@@ -126,6 +126,55 @@ def write_request(folder: Path, request: ChatRequest) -> Path:
     return path
 
 
+def format_reply(reply: ChatReply, default_model: str) -> str:
+    """Returns the text of a reply file from which `parse_reply` makes the same text, model, tokens and cost."""
+    header = {
+        "model": None if reply.model == default_model else reply.model,
+        "input_tokens": reply.input_tokens,
+        "output_tokens": reply.output_tokens,
+        "cost_usd": reply.cost_usd,
+    }
+    said = {name: value for name, value in header.items() if value is not None}
+    if not said and parse_reply(reply.text, "", default_model).text == reply.text:
+        return reply.text
+    said = said or {"model": default_model}  # the text itself starts like a header
+    return f"{_FENCE}\n{yaml.safe_dump(said, sort_keys=False)}{_FENCE}\n{reply.text}"
+
+
+def reply_as_kept(reply: ChatReply) -> ChatReply:
+    """Returns what of a reply a file keeps."""
+    return ChatReply.model_validate(reply.model_dump(include={"text", *ReplyHeader.model_fields}))
+
+
+def write_reply(folder: Path, request: ChatRequest, reply: ChatReply, default_model: str) -> bool:
+    """Writes the reply file unless there is one, and returns whether it did.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    path = reply_path(folder, request)
+    if path.exists():
+        return False
+    _write_whole(path, format_reply(reply, default_model))
+    return True
+
+
+def write_error(folder: Path, request: ChatRequest, reason: str) -> Path:
+    """Writes what is wrong with the reply to a request beside it, and returns the file.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    path = folder / f"{_stem(request)}.error.md"
+    _write_whole(path, f"The reply in `{_stem(request)}.reply.md` cannot be used: {reason}\n")
+    return path
+
+
+def clear_error(folder: Path, request: ChatRequest) -> None:
+    """Removes what `write_error` left: the reply was corrected."""
+    (folder / f"{_stem(request)}.error.md").unlink(missing_ok=True)
+
+
 def parse_reply(text: str, source: str, default_model: str) -> ChatReply:
     """Returns the reply that a reply file holds.
 

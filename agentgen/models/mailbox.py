@@ -6,16 +6,18 @@ Works without any API. `ask` never waits for an answer: it raises `ReplyPending`
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from agentgen.errors import BadInput, ModelUnavailable, ReplyPending
-from agentgen.models.exchange import read_reply, reply_path, write_request
+from agentgen.models.exchange import clear_error, read_reply, reply_path, write_error, write_request
 from agentgen.records.chat import ChatReply, ChatRequest
 
 REST_S: Final = 0.2
 """A reply is taken once its file has not changed for so long: editors and agents write in pieces."""
 _PATIENCE_S: Final = 5.0
+_LOOK_S: Final = 0.5
 
 
 class MailboxModel:
@@ -34,20 +36,47 @@ class MailboxModel:
 
         Raises:
             ReplyPending: names the request's file.
-            ModelUnavailable: the folder or the reply cannot be used; says why.
+            ModelUnavailable: the folder cannot be used; says why.
         """
         answer = reply_path(self.folder, request)
         try:
             _wait_for_rest(answer)
-            reply = read_reply(answer, self.name)
-            if reply is not None:
-                return reply
             asked = write_request(self.folder, request)
+            reply = self._read(request, answer)
         except OSError as error:
             raise ModelUnavailable(f"the mailbox {self.folder} cannot be used: {error}") from error
-        except BadInput as error:
-            raise ModelUnavailable(f"{error}; correct the file and resume the run") from error
+        if reply is not None:
+            return reply
         raise ReplyPending(f"{asked} waits for an answer: write it to {answer.name} beside it, then resume the run")
+
+    def refuse(self, request: ChatRequest, reason: str) -> None:
+        """Leaves an error file beside the reply; the request that asks again is a file of its own."""
+        try:
+            write_error(self.folder, request, f"{reason}. It is asked for again, if it may still be, in a new request.")
+        except OSError as error:
+            raise ModelUnavailable(f"the mailbox {self.folder} cannot be used: {error}") from error
+
+    def _read(self, request: ChatRequest, answer: Path) -> ChatReply | None:
+        """Returns the reply; None where there is none, or one whose header is wrong: an error file says so, and the
+        corrected file is taken."""
+        try:
+            reply = read_reply(answer, self.name)
+        except BadInput as error:
+            write_error(self.folder, request, f"{error}. Correct the file.")
+            return None
+        clear_error(self.folder, request)
+        return reply
+
+
+def replies(folders: Iterable[Path]) -> frozenset[tuple[str, int]]:
+    """Returns the reply files in some mailboxes with the times of their last change: another value, another answer."""
+    return frozenset((str(file), file.stat().st_mtime_ns) for folder in folders for file in folder.glob("*.reply.md"))
+
+
+def wait_for_another(folders: Sequence[Path], known: frozenset[tuple[str, int]]) -> None:
+    """Returns once the mailboxes hold other replies than `known`."""
+    while replies(folders) == known:
+        time.sleep(_LOOK_S)
 
 
 def _wait_for_rest(path: Path) -> None:

@@ -12,6 +12,8 @@ A reply is found by role, problem, target, parent and attempt, never by the word
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -20,10 +22,11 @@ import yaml
 from pydantic import ValidationError
 
 from agentgen.errors import BadInput, ModelUnavailable, NothingRecorded
-from agentgen.models.exchange import read_reply, reply_path
+from agentgen.models.exchange import read_reply, reply_as_kept, reply_path, write_reply, write_request
 from agentgen.records.base import Record
 from agentgen.records.chat import ChatReply, ChatRequest
 
+_PROVENANCE: Final = "provenance.yaml"
 _GO_LIVE: Final = "for a live model set OPENAI_API_KEY or AGENTGEN_BASE_URL and give --model"
 
 
@@ -50,7 +53,7 @@ class RecordedModel:
         if not folder.is_dir():
             raise NothingRecorded(f"no replies are recorded at {folder}; {_GO_LIVE}")
         self.folder = folder
-        self.provenance = _read_provenance(folder / "provenance.yaml")
+        self.provenance = _read_provenance(folder / _PROVENANCE)
 
     @property
     def name(self) -> str:
@@ -77,8 +80,60 @@ class RecordedModel:
             )
         return reply.model_copy(update={"model": self._recorded(reply.model), "cost_usd": 0.0})
 
+    def refuse(self, request: ChatRequest, reason: str) -> None:
+        """A recording has nobody to tell."""
+
     def _recorded(self, model: str) -> str:
         return f"recorded ({model}, {self.provenance.date.isoformat()})"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was added to a recording."""
+
+    added: int
+    """Replies."""
+    kept: int
+    """Replies that another one already stood in the place of; that one stays."""
+
+
+def record(folder: Path, exchanges: Iterable[tuple[ChatRequest, ChatReply]], said: Provenance) -> Recorded:
+    """Adds exchanges to the recording in `folder`, made where there is none.
+
+    Args:
+        folder: a problem's `recording/`.
+        exchanges: requests with their replies, as they came.
+        said: model, date and the run they come from. The model must be that of the recording; its date, runs and notes
+            are joined.
+
+    Raises:
+        BadInput: the recording is of another model or cannot be read, or the folder cannot be written.
+    """
+    file = folder / _PROVENANCE
+    before = _read_provenance(file) if file.exists() else said.model_copy(update={"runs": (), "note": ""})
+    if before.model != said.model:
+        raise BadInput(f"{folder} holds replies of {before.model!r}, these are of {said.model!r}")
+    notes = list(dict.fromkeys(note for note in (before.note.strip(), said.note.strip()) if note))
+    joined = Provenance(
+        model=said.model,
+        date=max(before.date, said.date),
+        runs=tuple(dict.fromkeys((*before.runs, *said.runs))),
+        note=" ".join(notes),
+    )
+    added = kept = 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for request, reply in exchanges:
+            write_request(folder, request)
+            if write_reply(folder, request, reply, said.model):
+                added += 1
+            elif read_reply(reply_path(folder, request), said.model) != reply_as_kept(reply):
+                kept += 1
+        fields = joined.model_dump(mode="json", exclude_defaults=True)
+        file.write_text(yaml.safe_dump(fields, sort_keys=False, width=120), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"the recording {folder} cannot be written: {error.strerror or error}") from error
+    return Recorded(added, kept)
 
 
 def _read_provenance(path: Path) -> Provenance:

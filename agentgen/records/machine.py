@@ -69,8 +69,10 @@ class Target(Record):
     arithmetic: Arithmetic
     machine: Machine
     ceilings: Ceilings
+    workload: str = "main"
+    """The one that is timed; another than `main` where the device has too little memory for that."""
     constants: Mapping[str, int | float | bool | str]
-    """The module constants of `main` on this device."""
+    """The module constants of that workload on this device."""
     inputs: tuple[TensorShape, ...]
     outputs: tuple[TensorShape, ...]
     parameters: Mapping[str, TensorShape]

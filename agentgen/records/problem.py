@@ -39,17 +39,6 @@ class OwnWork(StrEnum):
     """ATen, cuBLAS and cuDNN are allowed, and the trial says so."""
 
 
-class Distribution(Record):
-    """How one input tensor is drawn in the `normal` family; the other value families replace it for floats."""
-
-    kind: Literal["normal", "uniform", "integers"] = "normal"
-    mean: float = 0.0
-    std: float = Field(default=1.0, gt=0)
-    low: float = 0.0
-    high: float = 1.0
-    """`uniform` and `integers` draw from [low, high)."""
-
-
 class Workload(Record):
     """One set of sizes: constants of the reference module that are overridden before `get_inputs` is called."""
 
@@ -72,8 +61,8 @@ class Problem(Record):
     reference: str
     workloads: tuple[Workload, ...]
     """The one named `main` is timed; all are checked."""
-    inputs: tuple[Distribution, ...] = ()
-    """In the order of `get_inputs()`; inputs without an entry are standard normal."""
+    smaller: tuple[Workload, ...] = ()
+    """Timed instead of `main` on a GPU with too little memory for it: the first that fits."""
     arithmetic: Arithmetic
     own_work: OwnWork = OwnWork.STRICT
     flops: int | None = None
@@ -82,8 +71,8 @@ class Problem(Record):
 
     @model_validator(mode="after")
     def _has_main(self) -> Problem:
-        names = [workload.name for workload in self.workloads]
-        if names.count("main") != 1 or len(set(names)) != len(names):
+        names = [workload.name for workload in (*self.workloads, *self.smaller)]
+        if "main" in names[len(self.workloads) :] or names.count("main") != 1 or len(set(names)) != len(names):
             raise ValueError(f"workloads must have distinct names and exactly one 'main', not {names}")
         return self
 

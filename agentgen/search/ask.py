@@ -72,6 +72,7 @@ class Asker:
             if not isinstance(answer, Unusable):
                 return answer
             refusal = answer
+            self._model(request).refuse(request, refusal.reason)
         return self._end(first, f"no usable answer in {ATTEMPTS} attempts: {refusal.reason}")
 
     def end(self, first: ChatRequest, reason: str) -> None:

@@ -37,6 +37,7 @@ def facts_text(run: Run, target: Target) -> str:
         "facts",
         title=run.problem.title,
         reference=run.problem.reference.strip(),
+        workload=target.workload,
         constants=_assignments(target.constants) or "as above",
         tensors="\n".join(_tensors(target)),
         workloads="\n".join(_workloads(run)),

@@ -106,6 +106,33 @@ def run_search(
     return result
 
 
+def evaluate_pending(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[events.Event], None]) -> int:
+    """Evaluates the candidates of `run` that have no trial, asks no model, and returns how many they were.
+
+    Raises:
+        MachineFailure: the machine failed, or has not the run's device.
+    """
+    try:
+        if run.target is None:
+            ledger.set_target(run.id, judge.target())
+        known = {trial.candidate for trial in ledger.trials(run.id)}
+        pending = [row for row in ledger.candidates(run.id) if row.candidate.id not in known]
+        for row in pending:
+            watch(events.CandidateWritten(row.round, row.candidate))
+        for row in pending:
+            ledger.add_trial(run.id, trial := _evaluated(judge, row.candidate, watch))
+            watch(events.TrialDone(row.round, trial))
+    except BaseException:
+        watch(events.RunEnded(RunStatus.STOPPED))
+        raise
+    watch(events.RunEnded(RunStatus.WAITING))
+    return len(pending)
+
+
+def _evaluated(judge: Judge, candidate: Candidate, watch: Callable[[events.Event], None]) -> Trial:
+    return judge.evaluate(candidate, lambda stage: watch(events.StageStarted(candidate.id, stage)))
+
+
 class _Search:
     """One walk through the rounds."""
 
@@ -241,7 +268,7 @@ class _Search:
         if self._device_away:
             return None
         try:
-            trial = self._judge.evaluate(candidate, lambda stage: self._watch(events.StageStarted(candidate.id, stage)))
+            trial = _evaluated(self._judge, candidate, self._watch)
         except DeviceNotFound:
             self._device_away = True
             return None

@@ -16,10 +16,10 @@ import yaml
 from pydantic import ValidationError
 
 from agentgen.errors import BadInput, UnknownProblem
-from agentgen.records.problem import Arithmetic, OwnWork, Problem, Workload
+from agentgen.records.problem import Problem
 
-_DEFINITION: Final = "problem.yaml"
-_REFERENCE: Final = "reference.py"
+DEFINITION: Final = "problem.yaml"
+REFERENCE: Final = "reference.py"
 _REQUIRED: Final = ("Model", "get_inputs", "get_init_inputs")
 _SCALAR_BRANCHES: Final = ("int", "float", "bool", "str")
 
@@ -28,7 +28,7 @@ def names(folder: Path) -> tuple[str, ...]:
     """Returns the problems in a catalog, sorted; none where there is no such folder."""
     if not folder.is_dir():
         return ()
-    return tuple(sorted(entry.name for entry in folder.iterdir() if (entry / _DEFINITION).is_file()))
+    return tuple(sorted(entry.name for entry in folder.iterdir() if (entry / DEFINITION).is_file()))
 
 
 def load(name_or_folder: str, folder: Path) -> Problem:
@@ -39,13 +39,13 @@ def load(name_or_folder: str, folder: Path) -> Problem:
         BadInput: its files cannot be used; names file, field and reason.
     """
     home = _home(name_or_folder, folder)
-    definition = home / _DEFINITION
+    definition = home / DEFINITION
     if not definition.is_file():
         raise UnknownProblem(_unknown(name_or_folder, folder))
     fields = _read_yaml(definition)
-    reference = _read(home / _REFERENCE)
-    module = _parse(reference, home / _REFERENCE)
-    for field, source in (("name", "the folder's name"), ("reference", _REFERENCE)):
+    reference = read_text(home / REFERENCE)
+    module = parse_reference(reference, home / REFERENCE)
+    for field, source in (("name", "the folder's name"), ("reference", REFERENCE)):
         if field in fields:
             raise BadInput(f"{definition}: {field}: is {source}, not written here")
     try:
@@ -54,29 +54,6 @@ def load(name_or_folder: str, folder: Path) -> Problem:
         raise BadInput(f"{definition}: {_faults(error)}") from error
     _require_constants(problem, module, definition)
     return problem
-
-
-def from_reference(path: Path, arithmetic: Arithmetic | None) -> Problem:
-    """Returns the problem of a bare file in KernelBench's manner, at its own sizes.
-
-    Args:
-        path: defines `Model`, `get_inputs` and `get_init_inputs`.
-        arithmetic: None for fp32.
-
-    Raises:
-        BadInput: the file cannot be read, is no Python or lacks one of the three.
-    """
-    reference = _read(path)
-    module = _parse(reference, path)
-    first_line = (ast.get_docstring(module) or "").strip().partition("\n")[0].strip()
-    return Problem(
-        name=re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem),
-        title=first_line or path.stem,
-        reference=reference,
-        workloads=(Workload(name="main"),),
-        arithmetic=arithmetic or Arithmetic.FP32,
-        own_work=OwnWork.STRICT,
-    )
 
 
 def recording(name_or_folder: str, folder: Path) -> Path:
@@ -88,7 +65,7 @@ def _home(name_or_folder: str, folder: Path) -> Path:
     """Returns the folder of a problem. The catalog goes first, so that a name means the same in any directory."""
     listed = name_or_folder in names(folder)
     own = Path(name_or_folder).resolve()
-    return folder / name_or_folder if listed or not (own / _DEFINITION).is_file() else own
+    return folder / name_or_folder if listed or not (own / DEFINITION).is_file() else own
 
 
 def _unknown(name: str, folder: Path) -> str:
@@ -101,10 +78,15 @@ def _unknown(name: str, folder: Path) -> str:
         hint = f"there are {', '.join(known)}"
     else:
         hint = f"there are no problems in {folder}"
-    return f"no problem is called {name!r} and no folder of that name has a {_DEFINITION}; {hint}"
+    return f"no problem is called {name!r} and no folder of that name has a {DEFINITION}; {hint}"
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Returns what is in a file.
+
+    Raises:
+        BadInput: it is not there, or no text.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -114,7 +96,7 @@ def _read(path: Path) -> str:
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:
-    text = _read(path)
+    text = read_text(path)
     try:
         loaded: object = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
@@ -138,7 +120,7 @@ def _faults(error: ValidationError) -> str:
     return "; ".join(f"{where}: {reason}" if where else reason for where, reason in told.items())
 
 
-def _parse(reference: str, path: Path) -> ast.Module:
+def parse_reference(reference: str, path: Path) -> ast.Module:
     """Returns the syntax tree of a reference.
 
     Raises:
@@ -158,12 +140,12 @@ def _parse(reference: str, path: Path) -> ast.Module:
 def _require_constants(problem: Problem, module: ast.Module, definition: Path) -> None:
     """Raises BadInput where a workload overrides what the reference does not have: a typing error, silently ignored."""
     known = set(_bound(module))
-    for workload in problem.workloads:
+    for workload in (*problem.workloads, *problem.smaller):
         for field in ("constants", "cpu_constants"):
             overridden: Mapping[str, object] = getattr(workload, field)
             for name in overridden:
                 if name not in known:
-                    raise BadInput(f"{definition}: {field} of {workload.name}: {_REFERENCE} has no constant {name!r}")
+                    raise BadInput(f"{definition}: {field} of {workload.name}: {REFERENCE} has no constant {name!r}")
 
 
 def _bound(module: ast.Module) -> Iterator[str]:

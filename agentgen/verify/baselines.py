@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,8 +26,9 @@ def baselines(reference: Reference, arithmetic: Arithmetic, effort: Effort) -> M
         effort: How much to build.
     """
     set_arithmetic(arithmetic.value)
-    found: dict[str, Call] = {"eager": reference.model}
+    found: dict[str, Call] = {"eager": reference.call}
     if effort is Effort.FULL:
         for mode in COMPILE_MODES:
-            found[f"torch.compile {mode}"] = torch.compile(reference.model, mode=mode)
+            compiled = replace(reference, model=torch.compile(reference.model, mode=mode))
+            found[f"torch.compile {mode}"] = compiled.call
     return found

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Accuracy, Check, Outcome
 from agentgen.verify.draws import Family
-from agentgen.verify.numerics import Pool, lift, nudge
+from agentgen.verify.numerics import Moved, Pool, lift, nudge, nudge_rows
+from agentgen.verify.reference import Reference
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Rejected, Session
 
@@ -45,6 +47,7 @@ def check_workload(
     session.construct(rig)
     wrong: list[str] = []
     weights_of: Family | None = None
+    selects = False
     for family in families:
         drawn = Family.INTEGERS if family is Family.INTEGERS else Family.NORMAL
         if drawn is not weights_of:
@@ -55,10 +58,12 @@ def check_workload(
         rig.draw_inputs(family, sets)
         rig.poison_outputs()
         session.run(rig, sets)
-        pool = Pool(rig.reference.workload, family.value, arithmetic, must_be_exact=family is Family.INTEGERS)
+        exact = selects or family is Family.INTEGERS
+        pool = Pool(rig.reference.workload, family.value, arithmetic, must_be_exact=exact)
         for which in range(sets):
             compare(rig, which, pool)
             require_unchanged(rig, which, findings)
+        selects = selects or (family is Family.NORMAL and pool.selects)
         findings.accuracy.append(pool.accuracy())
         wrong += pool.problems()
     name = f"values: {rig.reference.workload}"
@@ -71,14 +76,24 @@ def check_workload(
 def compare(rig: Rig, which: int, pool: Pool) -> None:
     """Adds output set `which` to the pool, against an oracle computed from the judge's private inputs."""
     outputs = rig.snapshot(which)
-    inputs = rig.private[which]
-    oracle = rig.reference.oracle_outputs(inputs)
-    nudged = rig.reference.oracle_outputs([nudge(x, rig.source) for x in inputs])
-    lifted = rig.reference.oracle_outputs([lift(x) for x in inputs])
-    by_torch = rig.reference.torch_outputs(inputs)
-    for out, wide, own, *moved in zip(outputs, oracle, by_torch, nudged, lifted, strict=True):
-        pool.add(out, wide, own, moved)
+    oracle, by_torch, moved = truth(rig.reference, rig.private[which], rig.source)
+    for place, out in enumerate(outputs):
+        pool.add(out, oracle[place], by_torch[place], [other[place] for other in moved])
     pool.draws -= len(outputs) - 1  # one draw, however many outputs it has
+
+
+def truth(
+    reference: Reference, inputs: Sequence[torch.Tensor], source: torch.Generator
+) -> tuple[list[torch.Tensor], list[torch.Tensor], list[list[Moved]]]:
+    """Returns, for these inputs, the oracle's outputs, torch's own, and what one ulp moves the oracle by: each
+    value at random, each row at random, all up."""
+    oracle = reference.oracle_outputs(inputs)
+    moved: list[list[Moved]] = []
+    for move in (partial(nudge, source=source), partial(nudge_rows, source=source), lift):
+        others = reference.oracle_outputs([move(x) for x in inputs])
+        moved.append([Moved.between(a, b) for a, b in zip(oracle, others, strict=True)])
+        del others  # at the largest workloads there is room for two oracles, not for three
+    return oracle, reference.torch_outputs(inputs), moved
 
 
 def require_unchanged(rig: Rig, which: int, findings: Findings) -> None:

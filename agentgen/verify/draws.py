@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import torch
 
-from agentgen.records.problem import Distribution
+
+@dataclass(frozen=True)
+class Distribution:
+    """How one tensor is drawn in the `normal` family; the other value families replace it for floats."""
+
+    kind: Literal["normal", "uniform", "integers"]
+    mean: float = 0.0
+    std: float = 1.0
+    low: float = 0.0
+    high: float = 1.0
+    """`uniform` and `integers` draw from [low, high)."""
 
 
 class Family(StrEnum):
     """How float inputs are drawn. Integer inputs keep their declared distribution in every family."""
 
     NORMAL = "normal"
-    """As the problem declares."""
+    """As the reference's `get_inputs` draws."""
     UNIFORM = "uniform"
     """[0, 1)."""
     SHIFTED = "shifted"
@@ -47,13 +59,12 @@ def fill(x: torch.Tensor, declared: Distribution, family: Family, source: torch.
 
     Args:
         x: Any shape and dtype.
-        declared: The problem's distribution for this input.
+        declared: Its distribution in the reference.
         family: The value family.
         source: Generator on x's device.
     """
     if not x.is_floating_point():
-        high = max(declared.high, declared.low + 1) if declared.kind == "integers" else 2
-        x.random_(int(declared.low), int(high), generator=source)
+        x.random_(int(declared.low), int(declared.high), generator=source)
         return
     _FILLS[family](x, declared, source)
 
@@ -83,8 +94,13 @@ def _sparse(x: torch.Tensor, declared: Distribution, source: torch.Generator) ->
 
 def _sorted(x: torch.Tensor, declared: Distribution, source: torch.Generator) -> None:
     _declared(x, declared, source)
-    x.copy_(x.sort(dim=-1).values)
+    rows = x.view(-1, x.shape[-1] if x.dim() else 1)
+    for part in rows.split(max(1, _SORTED_AT_ONCE // max(1, rows.shape[1]))):
+        part.copy_(part.sort(dim=-1).values)
 
+
+_SORTED_AT_ONCE = 1 << 27
+"""Elements. Sorting takes 8 bytes of index and more for each: 1.9e9 elements at once would not fit an H200."""
 
 _FILLS: dict[Family, Callable[[torch.Tensor, Distribution, torch.Generator], object]] = {
     Family.NORMAL: _declared,

@@ -16,13 +16,12 @@ from agentgen.sandbox.process import ProcessSandbox
 from agentgen.sandbox.protocol import Sandbox
 from agentgen.verify import ceilings, roofline
 from agentgen.verify import machine as machines
-from agentgen.verify import reference as references
 from agentgen.verify.baselines import Call, baselines
 from agentgen.verify.check import Audit, Findings, check_workload
 from agentgen.verify.clock import Page
 from agentgen.verify.draws import Family
 from agentgen.verify.own_work import judge_coverage
-from agentgen.verify.rig import Rig
+from agentgen.verify.rig import build_rigs
 from agentgen.verify.session import Session
 from agentgen.verify.timing import Race, Stopwatch, race
 
@@ -52,17 +51,14 @@ class Judge:
         # The judge's own gate has words that no guest can write.
         self._page = Page() if device != "cpu" else None
         cache = self.machine.last_level_cache_bytes
-        self._rigs: dict[str, Rig] = {}
-        for workload in problem.workloads:
-            reference = references.load(problem, workload, device)
-            self._rigs[workload.name] = Rig(
-                reference, problem.inputs, device, cache, rotate=workload.name == problem.main.name
-            )
-        self.main = self._rigs[problem.main.name]
+        self._rigs = build_rigs(problem, device, cache)
+        self.main = next(iter(self._rigs.values()))
         self._sandbox.wait_until_warm()  # before anything is measured: it imports torch on a core of its own
         self._ceilings: Ceilings = ceilings.measure(device, _arithmetics(self.machine, self.arithmetic))
         self._baselines: Mapping[str, Call] = baselines(self.main.reference, self.arithmetic, effort)
-        self._work = roofline.work_of(self.main.reference, problem.flops if device != "cpu" else None)
+        self._work = roofline.work_of(
+            self.main.reference, device, problem.flops if self._is_whole() and device != "cpu" else None
+        )
         self.main.draw_weights()
         self.main.draw_inputs(Family.NORMAL)
         self._watch = Stopwatch(self.main, self._page, self._arch)
@@ -70,6 +66,10 @@ class Judge:
         self._floor_us = roofline.byte_floor_us(
             self.main.reference, cache, ceilings.bandwidth_limit(self.machine, self._ceilings)
         )
+
+    def _is_whole(self) -> bool:
+        """Whether the problem's own `main` is timed, not one of its smaller workloads."""
+        return self.main.reference.workload == self.problem.main.name
 
     def target(self) -> Target:
         """Returns what is known before any candidate comes."""
@@ -80,6 +80,7 @@ class Judge:
             arithmetic=self.arithmetic,
             machine=self.machine,
             ceilings=self._ceilings,
+            workload=reference.workload,
             constants=reference.constants,
             inputs=tuple(_shape(shape, dtype) for shape, dtype in reference.inputs),
             outputs=tuple(_shape(shape, dtype) for shape, dtype in reference.outputs),
@@ -109,11 +110,15 @@ class Judge:
     def check(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         """Checks every workload, small ones first: they find most mistakes in a fraction of the time."""
         interpreted = candidate.language is Language.TRITON and self.device == "cpu"
-        names = [name for name in reversed(self._rigs) if not (interpreted and name == self.problem.main.name)]
-        names = names or [self.problem.main.name]  # too slow for the interpreter as a rule, but nothing else is there
+        # What the interpreter runs is meant for a GPU: there the problem's arithmetic is what it says.
+        gpu = self.problem.arithmetic
+        arithmetic = gpu if interpreted and gpu.on("cpu") is self.arithmetic else self.arithmetic
+        # `main` is too slow for the interpreter, unless nothing else is there.
+        names = list(reversed(self._rigs))
+        names = names[:-1] or names if interpreted else names
         families = INTERPRETED if interpreted else tuple(Family)
         for name in names:
-            check_workload(session, self._rigs[name], self.arithmetic, families, findings)
+            check_workload(session, self._rigs[name], arithmetic, families, findings)
 
     def audit(self, session: Session, findings: Findings) -> None:
         """Runs `main` once in an instrumented guest and decides whose work the answer was."""

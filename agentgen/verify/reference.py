@@ -8,22 +8,28 @@ from __future__ import annotations
 import copy
 import json
 import linecache
+import re
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from agentgen.errors import ReferenceInvalid
 from agentgen.records.problem import Problem, Workload
+from agentgen.sandbox.guest.memory import DTYPES
+from agentgen.verify import inputs as drawing
+from agentgen.verify.inputs import Signature, Spec
 
 PUBLIC_SEED = 20240229
 """Under which reference and candidate are both constructed, so that renamed parameters pair by equal content. The
 values that count are drawn later, in secret."""
 
-Spec = tuple[tuple[int, ...], torch.dtype]
 Tensors = Sequence[torch.Tensor]
 
 
@@ -36,19 +42,44 @@ class Reference:
     init_args: tuple[Any, ...]
     model: nn.Module
     oracle: nn.Module
-    inputs: tuple[Spec, ...]
+    get_inputs: Callable[[], Any]
+    signature: Signature
     outputs: tuple[Spec, ...]
+
+    @property
+    def inputs(self) -> tuple[Spec, ...]:
+        """Shape and dtype of each input tensor."""
+        return self.signature.specs
+
+    @property
+    def nbytes(self) -> tuple[int, int]:
+        """Bytes of all inputs, and of all outputs, of one call."""
+        return sum(map(drawing.spec_bytes, self.inputs)), sum(map(drawing.spec_bytes, self.outputs))
+
+    def call(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        """Returns torch's own answer to input tensors, contiguous: the call that is raced."""
+        return [y.contiguous() for y in _tensors(self.model(*self.signature.arguments(inputs)))]
 
     def torch_outputs(self, inputs: Tensors) -> list[torch.Tensor]:
         """Returns torch's own answer, in the arithmetic that is set in this process."""
         with torch.no_grad():
-            return _tensors(self.model(*inputs))
+            return self.call(*inputs)
 
     def oracle_outputs(self, inputs: Tensors) -> list[torch.Tensor]:
-        """Returns the answer computed in float64 from the same inputs and weights."""
-        with torch.no_grad():
-            wide = [x.double() if x.is_floating_point() else x for x in inputs]
-            return [y.double() if y.is_floating_point() else y for y in _tensors(self.oracle(*wide))]
+        """Returns the answer computed in float64 from the same inputs and weights.
+
+        Raises:
+            ReferenceInvalid: the reference cannot be computed in float64.
+        """
+        wide = [x.double() if x.is_floating_point() else x for x in inputs]
+        try:
+            with torch.no_grad(), _in_float64():
+                answer = _tensors(self.oracle(*self.signature.arguments(wide)))
+        except (torch.OutOfMemoryError, ReferenceInvalid):
+            raise
+        except Exception as error:
+            raise ReferenceInvalid(f"the reference does not run in float64, which its oracle needs: {error}") from error
+        return [y.double() if y.is_floating_point() else y for y in answer]
 
     def state(self) -> dict[str, torch.Tensor]:
         """Returns the parameters and buffers of torch's model by name."""
@@ -64,37 +95,43 @@ class Reference:
 
 
 def load(problem: Problem, workload: Workload, device: str) -> Reference:
-    """Builds the reference of `workload` on `device`.
+    """Builds the reference of `workload` on `device`, and calls it once, on zeros.
 
     Raises:
-        ReferenceInvalid: the module does not run, or has no such constant, or takes what is no tensor.
+        ReferenceInvalid: the module does not run, or has no such constant, or takes or returns what cannot be judged.
+        torch.OutOfMemoryError: it does not fit the GPU.
     """
     constants = workload.constants_on("cpu" if device == "cpu" else "cuda")
     try:
         module = _module(problem)
         missing = [name for name in constants if not hasattr(module, name)]
         if missing:
-            raise ReferenceInvalid(f"{problem.name}: workload {workload.name} overrides unknown constants {missing}")
+            raise ReferenceInvalid(f"workload {workload.name} overrides unknown constants {missing}")
         vars(module).update(constants)
         init_args = _init_args(module)
         torch.manual_seed(PUBLIC_SEED)
         with torch.device(device):
             model: nn.Module = module.Model(*init_args)
         model = model.to(device).eval()
-        inputs = _input_specs(module)
-        probe = [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in inputs]
+        signature = drawing.signature(module.get_inputs)
+        if device == "cpu":
+            _require_room(3 * sum(map(drawing.spec_bytes, signature.specs)))
+        probe = [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in signature.specs]
         with torch.no_grad():
-            outputs = tuple((tuple(y.shape), y.dtype) for y in _tensors(model(*probe)))
-            oracle = _oracle(model, probe)
-    except ReferenceInvalid:
+            outputs = tuple((tuple(y.shape), y.dtype) for y in _tensors(model(*signature.arguments(probe))))
+        _require_known((*signature.specs, *outputs))
+    except torch.OutOfMemoryError:
         raise
+    except ReferenceInvalid as error:
+        raise ReferenceInvalid(f"{problem.name}: {error}") from error
     except Exception as error:  # the reference is the user's text: it may raise anything
         raise ReferenceInvalid(
             f"{problem.name}: the reference fails at workload {workload.name} on {device}: "
             f"{type(error).__name__}: {error}"
         ) from error
     shown = {**constants} or {k: v for k, v in vars(module).items() if isinstance(v, int | float) and k[0] != "_"}
-    return Reference(workload.name, shown, init_args, model, oracle, inputs, outputs)
+    oracle = _widened(copy.deepcopy(model))
+    return Reference(workload.name, shown, init_args, model, oracle, module.get_inputs, signature, outputs)
 
 
 def _module(problem: Problem) -> types.ModuleType:
@@ -114,26 +151,23 @@ def _init_args(module: types.ModuleType) -> tuple[Any, ...]:
     return values
 
 
-def _oracle(model: nn.Module, probe: Tensors) -> nn.Module:
-    oracle = copy.deepcopy(model).double()
-    try:
-        oracle(*(x.double() if x.is_floating_point() else x for x in probe))
-    except Exception as error:
+def _require_room(nbytes: int) -> None:
+    """Refuses what would bring the machine down: a CPU has no allocation that fails, only processes that are killed."""
+    available = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    free = 1024 * int(available[1]) if available else nbytes
+    if nbytes > free:
         raise ReferenceInvalid(
-            f"the reference does not run in float64, which its oracle is computed in: {error}. A tensor that is "
-            "neither parameter nor buffer, or a cast to one dtype, does not follow `.double()`"
-        ) from error
-    return oracle
+            f"its inputs alone, with their float64 copies, take {nbytes / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB "
+            "are free here"
+        )
 
 
-def _input_specs(module: types.ModuleType) -> tuple[Spec, ...]:
-    # On the meta device nothing is drawn: 1 GiB of randn on a CPU takes seconds.
-    with torch.device("meta"):
-        inputs = module.get_inputs()
-    for i, value in enumerate(inputs):
-        if not isinstance(value, torch.Tensor):
-            raise ReferenceInvalid(f"input {i} of get_inputs() is a {type(value).__name__}, not a tensor")
-    return tuple((tuple(x.shape), x.dtype) for x in inputs)
+def _require_known(specs: Sequence[Spec]) -> None:
+    if not specs:
+        raise ReferenceInvalid("the reference takes and returns no tensor")
+    for _, dtype in specs:
+        if dtype not in DTYPES.values():
+            raise ReferenceInvalid(f"tensors of {dtype} cannot be judged; known are {', '.join(DTYPES)}")
 
 
 def _tensors(answer: Any) -> list[torch.Tensor]:
@@ -142,3 +176,38 @@ def _tensors(answer: Any) -> list[torch.Tensor]:
         if not isinstance(value, torch.Tensor):
             raise ReferenceInvalid(f"the reference returns a {type(value).__name__}, not tensors")
     return values
+
+
+def _widened(model: nn.Module) -> nn.Module:
+    """Returns the model in float64, with the tensors that are neither parameter nor buffer (the h0 of a plain LSTM)."""
+    for module in model.double().modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                setattr(module, name, value.double())
+    return model
+
+
+@contextmanager
+def _in_float64() -> Generator[None]:
+    """Has new tensors, and casts that a reference writes out (`x.float()` for its statistics), be float64."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _NoNarrowing():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class _NoNarrowing(TorchFunctionMode):
+    _CASTS = frozenset({"float", "half", "bfloat16"})
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in self._CASTS and args and isinstance(args[0], torch.Tensor):
+            return args[0].double()
+        wide = {name: _wide(value) for name, value in (kwargs or {}).items()}
+        return func(*map(_wide, args), **wide)
+
+
+def _wide(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value

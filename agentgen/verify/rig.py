@@ -7,49 +7,77 @@ there, so what a guest does to its view changes neither the oracle nor the basel
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 
-from agentgen.records.problem import Distribution
+from agentgen.errors import ReferenceInvalid
+from agentgen.records.problem import Problem
+from agentgen.sandbox.guest.memory import NoDeviceMemory
 from agentgen.verify import draws
+from agentgen.verify import inputs as drawing
+from agentgen.verify import reference as references
 from agentgen.verify.draws import Family
-from agentgen.verify.reference import Reference, Spec
+from agentgen.verify.inputs import Spec
+from agentgen.verify.reference import Reference
 from agentgen.verify.shared import Region
 
 MAX_SETS = 16
 MAX_REGION_BYTES = 4 << 30
 
 
+def build_rigs(problem: Problem, device: str, cache_bytes: int) -> dict[str, Rig]:
+    """Returns a rig for every workload by name, the one to be timed first.
+
+    That is `main` or, where a GPU has not the memory for it, the first of `problem.smaller` that fits.
+
+    Raises:
+        ReferenceInvalid: the reference does not run, or none of them fits.
+    """
+    for workload in (problem.main, *problem.smaller):
+        try:
+            timed = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=True)
+            timed.rehearse()
+            break
+        except (torch.OutOfMemoryError, NoDeviceMemory):
+            torch.cuda.empty_cache()
+    else:
+        tried = ", ".join(workload.name for workload in (problem.main, *problem.smaller))
+        raise ReferenceInvalid(f"{problem.name}: {device} has too little memory for its workloads {tried}")
+    rigs = {timed.reference.workload: timed}
+    for workload in problem.workloads:
+        if workload is not problem.main:
+            rigs[workload.name] = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=False)
+    return rigs
+
+
 class Rig:
     """Memory and reference of one workload."""
 
-    def __init__(
-        self, reference: Reference, declared: Sequence[Distribution], device: str, cache_bytes: int, *, rotate: bool
-    ) -> None:
+    def __init__(self, reference: Reference, device: str, cache_bytes: int, *, rotate: bool) -> None:
         """Allocates the region and draws the first secret weights.
 
         Args:
             reference: The workload's modules.
-            declared: The problem's distributions; inputs beyond them are standard normal.
             device: `cpu` or `cuda:N`.
             cache_bytes: Size of the last-level cache.
             rotate: Whether calls are timed here, so that there must be more sets than the cache holds.
         """
         self.reference = reference
         self.source = draws.generator(torch.device(device))
-        normal = Distribution()
-        self._declared = [declared[i] if i < len(declared) else normal for i in range(len(reference.inputs))]
+        self._device = device
         self.sets = _set_count(reference, cache_bytes) if rotate else 2
         layout = [*reference.inputs * self.sets, *reference.outputs * self.sets]
         self.region = Region(reference.workload, layout, device)
         per_set = len(reference.inputs)
-        self.input_rows = [list(range(k * per_set, (k + 1) * per_set)) for k in range(self.sets)]
+        places = [range(k * per_set, (k + 1) * per_set) for k in range(self.sets)]
+        # As a guest is told them: with the arguments that are no tensors.
+        self.input_rows = [reference.signature.rows(row.start) for row in places]
         first, width = per_set * self.sets, len(reference.outputs)
         self.output_rows = [list(range(first + k * width, first + (k + 1) * width)) for k in range(self.sets)]
-        self.inputs = [[self.region.tensors[i] for i in row] for row in self.input_rows]
+        self.inputs = [[self.region.tensors[i] for i in row] for row in places]
         self.outputs = [[self.region.tensors[i] for i in row] for row in self.output_rows]
         self.private = [[x.clone() for x in row] for row in self.inputs]
+        self._free = True
         # Names and initial values as constructed: the distribution that secret weights keep.
         self._initial = {name: tensor.detach().clone() for name, tensor in reference.state().items()}
         self.weight_names = list(self._initial)
@@ -70,16 +98,39 @@ class Rig:
 
     def draw_inputs(self, family: Family, sets: int | None = None) -> None:
         """Draws fresh inputs for the first `sets` sets (default: all)."""
-        for private, shared in list(zip(self.private, self.inputs, strict=True))[: sets or self.sets]:
-            for x, seen, declared in zip(private, shared, self._declared, strict=True):
-                draws.fill(x, declared, family, self.source)
+        for k in range(sets or self.sets):
+            self.private[k] = []  # before, not after: there may be no room for both
+            drawn = drawing.draw(self.reference.get_inputs, self._device, family, self.source)
+            self.private[k] = drawn.tensors
+            self._free = drawn.free
+            for x, seen in zip(drawn.tensors, self.inputs[k], strict=True):
                 seen.copy_(x)
 
     def touch_inputs(self) -> None:
-        """Changes 4,096 values of every input of every set."""
+        """Changes 4,096 values of every input of every set; inputs with a structure are drawn anew as a whole."""
+        if not self._free:
+            self.draw_inputs(Family.NORMAL)
+            return
         for private, shared in zip(self.private, self.inputs, strict=True):
             for x, seen in zip(private, shared, strict=True):
                 draws.touch(x, seen, self.source)
+
+    def rehearse(self) -> None:
+        """Does once what a check does, so that a device with too little memory is known now.
+
+        Raises:
+            ReferenceInvalid: the reference does not run on what it draws, or not in float64.
+            torch.OutOfMemoryError: no room.
+        """
+        self.draw_inputs(Family.NORMAL, 1)
+        by_torch = self.reference.torch_outputs(self.private[0])
+        oracle = self.reference.oracle_outputs(self.private[0])
+        again = self.reference.oracle_outputs(self.private[0])
+        if [y.shape for y in by_torch] != [y.shape for y in oracle]:
+            raise ReferenceInvalid("the reference's outputs have other shapes in float64")
+        del by_torch, oracle, again
+        if self._device != "cpu":
+            torch.cuda.empty_cache()
 
     def poison_outputs(self, value: float = math.nan) -> None:
         """Fills the output buffers, so that what a candidate does not write is seen."""
@@ -105,7 +156,7 @@ class Rig:
 
 def _set_count(reference: Reference, cache_bytes: int) -> int:
     """Returns how many sets make each call find its inputs cold: together more than twice the last-level cache."""
-    per_set = sum(math.prod(shape) * dtype.itemsize for shape, dtype in (*reference.inputs, *reference.outputs))
+    per_set = sum(reference.nbytes)
     wanted = 1 + math.ceil(2 * cache_bytes / max(1, per_set))
     affordable = max(2, MAX_REGION_BYTES // max(1, per_set))
     return max(2, min(wanted, MAX_SETS, affordable))

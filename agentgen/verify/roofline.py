@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from agentgen.records.machine import Ceilings
 from agentgen.records.problem import Arithmetic
-from agentgen.verify.reference import Reference, Spec
+from agentgen.verify.reference import Reference
 
 
 @dataclass(frozen=True)
@@ -28,36 +27,28 @@ class Work:
         return (memory_us, "memory") if memory_us >= compute_us else (compute_us, "compute")
 
 
-def work_of(reference: Reference, declared_flops: int | None) -> Work:
+def work_of(reference: Reference, device: str, declared_flops: int | None) -> Work:
     """Counts the work of one call.
 
     Args:
         reference: At the workload in question.
+        device: That it lies on.
         declared_flops: From the problem; None counts matrix products and convolutions as torch's own counter does
             (multiply and add are two; elementwise operations are not counted: they hide behind the bytes).
     """
-    moved = sum(_nbytes(spec) for spec in (*reference.inputs, *reference.outputs))
+    moved = sum(reference.nbytes)
     moved += sum(tensor.nbytes for tensor in reference.state().values())
     if declared_flops is not None:
         return Work(declared_flops, moved)
-    device = next(iter(reference.state().values())).device if reference.state() else torch.device("cpu")
     counter = FlopCounterMode(display=False)
-    if reference.state():
-        inputs = [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in reference.inputs]
-    else:
-        inputs = [torch.zeros(shape, dtype=dtype, device="meta") for shape, dtype in reference.inputs]
+    inputs = [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in reference.inputs]
     with counter, torch.no_grad():
-        reference.model(*inputs)
+        reference.call(*inputs)
     return Work(counter.get_total_flops(), moved)
 
 
 def byte_floor_us(reference: Reference, cache_bytes: int, bytes_per_s: float) -> float:
     """Returns the time below which a call cannot have done its work: inputs plus outputs beyond the cache, at the
     bandwidth nothing exceeds."""
-    moved = sum(_nbytes(spec) for spec in (*reference.inputs, *reference.outputs))
+    moved = sum(reference.nbytes)
     return 1e6 * max(0, moved - cache_bytes) / bytes_per_s
-
-
-def _nbytes(spec: Spec) -> int:
-    shape, dtype = spec
-    return math.prod(shape) * dtype.itemsize

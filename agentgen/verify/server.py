@@ -4,6 +4,7 @@
     calibrate                             -> machine, ceilings
     open       problem, arithmetic, effort -> target
     evaluate   candidate, timing          -> stage messages, then trial
+    admit      problem, arithmetic        -> admission
 
 A failing machine or reference becomes an `error` message with the name of its class in `agentgen.errors`. When the
 orchestrator's socket closes, the judge ends its guests and itself.
@@ -25,6 +26,7 @@ from agentgen.records.run import Effort
 from agentgen.sandbox.guest.limits import die_with_parent
 from agentgen.sandbox.wire import Channel, Message
 from agentgen.verify import ceilings, machine
+from agentgen.verify.admission import admit
 from agentgen.verify.evaluation import evaluate
 from agentgen.verify.judge import Judge
 from agentgen.verify.surroundings import surroundings
@@ -72,6 +74,9 @@ class Server:
             return {"machine": found.model_dump(mode="json"), "ceilings": measured.model_dump(mode="json")}
         if what == "open":
             return self._open(message)
+        if what == "admit":
+            problem, arithmetic = Problem.model_validate(message["problem"]), Arithmetic(message["arithmetic"])
+            return {"admission": admit(problem, self._device, arithmetic).model_dump(mode="json")}
         if what == "evaluate" and self._judge:
             candidate = Candidate.model_validate(message["candidate"])
             trial = evaluate(self._judge, candidate, self._tell_stage, timing=message["timing"])

@@ -26,6 +26,8 @@ BUILD_S = 180.0
 FIRST_CALL_S = 90.0
 """Triton compiles and autotunes at the first call."""
 CALLS_S = 60.0
+SPARE = 0.25
+"""Share of a GPU's memory that the judge may keep for its next oracle; what is beyond is the guest's to use."""
 
 
 class Rejected(Exception):
@@ -149,8 +151,12 @@ class Session:
     def _settle(self) -> None:
         """Waits for what the judge queued: the guest must find it done, and its window must not share the GPU with it
         (seen: identical code 8% slower, and inputs that changed under its hands)."""
-        if self.page:
-            torch.cuda.synchronize()
+        if not self.page:
+            return
+        torch.cuda.synchronize()
+        idle = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        if idle > SPARE * torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory:
+            torch.cuda.empty_cache()
 
     def _answer(self, timeout_s: float, what: str = "window") -> Claim:
         try:

@@ -6,12 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from agentgen import errors
-from agentgen.errors import AgentgenError, DeviceNotFound, JudgeDied, MachineFailure, ProtocolError
+from agentgen.errors import AgentgenError, DeviceLost, DeviceNotFound, JudgeDied, MachineFailure, ProtocolError
+from agentgen.records.admission import Admission
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
@@ -22,6 +24,7 @@ from agentgen.sandbox.wire import Message, pair
 OPEN_S = 600.0
 """The compiled baselines of `--effort full` are built meanwhile."""
 EVALUATE_S = 1800.0
+ADMIT_S = 300.0
 
 
 def _no_stage(_: str) -> None:
@@ -90,6 +93,44 @@ class LocalJudge:
                 self.close()
                 raise
         return self._program
+
+
+class Inspector:
+    """Looks whether problems can be judged on a device of this machine. One program for all of them, a new one after
+    one that broke."""
+
+    def __init__(self, device: str) -> None:
+        require_device(device)
+        self._device = device
+        self._program: JudgeProgram | None = None
+
+    def __enter__(self) -> Inspector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def admit(self, problem: Problem, arithmetic: Arithmetic) -> Admission:
+        """Returns what was found. A reference that takes the program down with it is refused for that."""
+        self._program = self._program or JudgeProgram(self._device)
+        message = {"do": "admit", "problem": problem.model_dump(mode="json"), "arithmetic": arithmetic.value}
+        start = time.monotonic()
+        try:
+            return Admission.model_validate(self._program.ask(message, ADMIT_S)["admission"])
+        except (JudgeDied, DeviceLost) as error:
+            self._close()
+            return Admission(
+                problem=problem.name,
+                arithmetic=arithmetic,
+                device=self._device,
+                reasons=(f"looking at it failed after {time.monotonic() - start:.0f} s: {error}",),
+                seconds=time.monotonic() - start,
+            )
+
+    def _close(self) -> None:
+        if self._program:
+            self._program.close()
+            self._program = None
 
 
 class JudgeProgram:

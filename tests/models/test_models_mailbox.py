@@ -11,7 +11,7 @@ import pytest
 from agentgen.errors import ModelUnavailable, ReplyPending
 from agentgen.models.chat import ChatModel
 from agentgen.models.exchange import read_request, reply_path, request_path
-from agentgen.models.mailbox import REST_S, MailboxModel
+from agentgen.models.mailbox import REST_S, MailboxModel, replies, wait_for_another
 from agentgen.records.chat import ChatReply, ChatRequest, Role
 
 REQUEST = ChatRequest(role=Role.IDEAS, problem="conv2d", target="cpu", parent="ab" * 8, system="s", prompt="p")
@@ -71,7 +71,30 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
         MailboxModel(tmp_path / "box").ask(REQUEST)
 
 
-def test_spoilt_front_matter_names_the_file(tmp_path: Path) -> None:
-    reply_path(tmp_path, REQUEST).write_text("---\ncost_usd: a lot\n---\nTile it.")
-    with pytest.raises(ModelUnavailable, match=r"reply\.md: cost_usd.*correct the file"):
-        MailboxModel(tmp_path).ask(REQUEST)
+def test_a_spoilt_header_gets_an_error_file_until_it_is_corrected(tmp_path: Path) -> None:
+    model, reply = MailboxModel(tmp_path), reply_path(tmp_path, REQUEST)
+    reply.write_text("---\ncost_usd: a lot\n---\nTile it.")
+    with pytest.raises(ReplyPending):
+        model.ask(REQUEST)
+    (error,) = tmp_path.glob("*.error.md")
+    assert "cost_usd" in error.read_text()
+    assert reply.name in error.read_text()
+    reply.write_text("---\ncost_usd: 0.5\n---\nTile it.")
+    assert model.ask(REQUEST).cost_usd == 0.5
+    assert not list(tmp_path.glob("*.error.md"))
+
+
+def test_a_refused_reply_gets_an_error_file(tmp_path: Path) -> None:
+    MailboxModel(tmp_path).refuse(REQUEST, "No fenced block in it")
+    (error,) = tmp_path.glob("*.error.md")
+    assert "No fenced block in it" in error.read_text()
+
+
+def test_another_reply_is_waited_for(tmp_path: Path) -> None:
+    answer = reply_path(tmp_path, REQUEST)
+    known = replies([tmp_path])
+    assert known == frozenset()
+    threading.Timer(0.2, answer.write_text, ["Tile it."]).start()
+    wait_for_another([tmp_path], known)
+    assert answer.exists()
+    wait_for_another([tmp_path], known)  # one that came meanwhile: no wait at all

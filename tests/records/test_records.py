@@ -15,7 +15,7 @@ from agentgen.records.base import content_hash
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.idea import Category, Idea
 from agentgen.records.machine import Ceilings, Machine, Target
-from agentgen.records.problem import Arithmetic, Distribution, Problem, Workload
+from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.records.trial import Check, Clock, Outcome, Speedup, Timing, Trial
 
 MACHINE = Machine(
@@ -165,11 +165,6 @@ def test_cpu_constants_lie_on_top() -> None:
     workload = Workload(name="main", constants={"n": 100, "k": 3}, cpu_constants={"n": 4})
     assert workload.constants_on("cuda") == {"n": 100, "k": 3}
     assert workload.constants_on("cpu") == {"n": 4, "k": 3}
-
-
-def test_a_spread_is_above_zero() -> None:
-    with pytest.raises(ValidationError):
-        Distribution(std=0.0)
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,9 @@ class ScriptedModel:
         self.answered[request.id] += 1
         return ChatReply(text=answer, model=self.name)
 
+    def refuse(self, request: ChatRequest, reason: str) -> None:
+        """Implements `ChatModel`."""
+
     def asked(self, role: Role) -> list[ChatRequest]:
         """Returns the requests of a role."""
         return [request for request in self.requests if request.role is role]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentgen.errors import BadInput, UnknownProblem
-from agentgen.records.problem import Arithmetic, OwnWork, Workload
+from agentgen.records.problem import Arithmetic
 from agentgen.store import catalog
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
@@ -114,7 +114,11 @@ MAIN = "title: T\narithmetic: fp32\nworkloads: [{name: main}]\n"
         (MAIN + "name: other\n", r"problem\.yaml: name: is the folder's name"),
         (MAIN + "reference: x\n", r"problem\.yaml: reference: is reference\.py"),
         (MAIN.replace("main", "small"), r"problem\.yaml: workloads must have distinct names and exactly one 'main'"),
-        (MAIN + "inputs: [{std: 0}]\n", r"problem\.yaml: inputs\[0\]\.std: Input should be greater than 0$"),
+        (
+            MAIN + "smaller: [{name: main}]\n",
+            r"problem\.yaml: workloads must have distinct names and exactly one 'main'",
+        ),
+        (MAIN + "smaller: [{name: s, constants: {k: 1}}]\n", r"constants of s: reference\.py has no constant 'k'$"),
         (MAIN.replace("main", "main, constants: {N: [1]}"), r"workloads\[0\]\.constants\.N: Input should be [a-z ]+$"),
         (MAIN.replace("main", "main, constants: {M: 1}"), r"constants of main: reference\.py has no constant 'M'$"),
         (MAIN.replace("main", "main, cpu_constants: {n: 1}"), r"cpu_constants of main: .* no constant 'n'$"),
@@ -150,29 +154,3 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     (home / "reference.py").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match=r"reference\.py cannot be read"):
         catalog.load("bad", tmp_path)
-
-
-def test_a_bare_reference(tmp_path: Path) -> None:
-    path = tmp_path / "1_Square matrix (fp32).py"
-    path.write_text(REFERENCE)
-    problem = catalog.from_reference(path, None)
-    assert (problem.name, problem.title) == ("1_Square_matrix__fp32_", "Adds things.")
-    assert (problem.arithmetic, problem.own_work) == (Arithmetic.FP32, OwnWork.STRICT)
-    assert problem.workloads == (Workload(name="main"),)
-    assert problem.reference == REFERENCE
-    assert catalog.from_reference(path, Arithmetic.BF16).arithmetic is Arithmetic.BF16
-
-
-def test_a_bare_reference_without_words(tmp_path: Path) -> None:
-    path = tmp_path / "plain.py"
-    path.write_text("from elsewhere import Model\nget_inputs = get_init_inputs = list\n")
-    assert catalog.from_reference(path, None).title == "plain"
-
-
-def test_a_bare_file_that_is_no_reference(tmp_path: Path) -> None:
-    path = tmp_path / "kernel.py"
-    with pytest.raises(BadInput, match=r"kernel\.py is missing"):
-        catalog.from_reference(path, None)
-    path.write_text("class ModelNew: ...\n")
-    with pytest.raises(BadInput, match=r"kernel\.py: does not define Model, get_inputs, get_init_inputs"):
-        catalog.from_reference(path, None)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgen.records.problem import Arithmetic
-from agentgen.verify.numerics import Pool, lift, nudge
+from agentgen.verify.numerics import Moved, Pool, lift, nudge
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Oracle, torch's own output, and the oracle of nudged inputs."""
@@ -36,7 +36,7 @@ def pooled(
 ) -> Pool:
     pool = Pool("main", "normal", arithmetic, must_be_exact=exact)
     oracle, by_torch, nudged = outputs
-    pool.add(out, oracle, by_torch, (nudged,))
+    pool.add(out, oracle, by_torch, (Moved.between(oracle, nudged),))
     return pool
 
 
@@ -93,7 +93,8 @@ def test_a_sequential_sum_of_sorted_terms_passes(source: torch.Generator) -> Non
         by_eights += a[:, k : k + 8] @ b[k : k + 8]
     oracle, _, nudged = matmul_of(a, b, source)
     pool = Pool("main", "sorted", Arithmetic.FP32, must_be_exact=False)
-    pool.add(by_eights, oracle, by_eights, (nudged, lift(a).double() @ lift(b).double()))
+    moved = [Moved.between(oracle, other) for other in (nudged, lift(a).double() @ lift(b).double())]
+    pool.add(by_eights, oracle, by_eights, moved)
     assert pool.problems() == []
     assert pool.accuracy().share_of_limit < 0.5
 
@@ -171,7 +172,7 @@ def test_errors_of_all_draws_count(source: torch.Generator) -> None:
     pool = Pool("main", "normal", Arithmetic.FP32, must_be_exact=False)
     for draw in range(3):
         oracle, by_torch, nudged = softmax_of(torch.randn(8, 100, generator=source), source)
-        pool.add(by_torch * 1.001 if draw == 1 else by_torch, oracle, by_torch, (nudged,))
+        pool.add(by_torch * 1.001 if draw == 1 else by_torch, oracle, by_torch, (Moved.between(oracle, nudged),))
     assert pool.draws == 3
     assert pool.problems()
 

@@ -98,6 +98,43 @@ def test_several_outputs_in_a_list_or_a_tuple() -> None:
         assert [shape for shape, _ in loaded(text(forward=forward)).outputs] == [(4, 3), (3,)]
 
 
+def test_casts_and_plain_tensors_of_a_reference_are_float64_in_the_oracle() -> None:
+    """Statistics in fp32 inside a bf16 module, an LSTM's h0: as references are written."""
+    reference = loaded(
+        text(
+            init="self.w = torch.full((3, 3), 1 / 3)",
+            forward="return (x.float().to(torch.float32) @ self.w + torch.full((3,), 0.1)).to(x.dtype)",
+            inputs="return [torch.randn(n, 3, dtype=torch.bfloat16)]",
+        )
+    )
+    x = torch.randn(4, 3, dtype=torch.bfloat16)
+    (oracle,) = reference.oracle_outputs([x])
+    by_hand = x.double() @ torch.full((3, 3), 1 / 3).double() + 0.1
+    assert torch.allclose(oracle, by_hand, rtol=1e-14)
+    assert torch.get_default_dtype() == torch.float32
+    assert reference.torch_outputs([x])[0].dtype == torch.bfloat16
+
+
+def test_a_reference_that_cannot_be_computed_in_float64_is_refused() -> None:
+    reference = loaded(text(forward="assert x.dtype == torch.float32, 'fp32 only'; return x"))
+    with pytest.raises(ReferenceInvalid, match="does not run in float64, which its oracle needs: fp32 only"):
+        reference.oracle_outputs([torch.zeros(4, 3)])
+
+
+def test_numbers_among_the_inputs_reach_the_model() -> None:
+    source = text(forward="return x * s", inputs="return [torch.randn(n, 3), 2.5]").replace("(self, x)", "(self, x, s)")
+    reference = loaded(source)
+    assert reference.torch_outputs([torch.ones(4, 3)])[0].unique().tolist() == [2.5]
+    assert reference.oracle_outputs([torch.ones(4, 3)])[0].unique().tolist() == [2.5]
+    assert reference.nbytes == (48, 48)
+
+
+def test_an_output_that_is_a_view_is_made_contiguous() -> None:
+    reference = loaded(text(forward="return x.T"))
+    assert reference.outputs == (((3, 4), torch.float32),)
+    assert reference.torch_outputs([torch.zeros(4, 3)])[0].is_contiguous()
+
+
 BAD = {
     "no python": ("class Model(", "SyntaxError"),
     "no Model": ("def get_inputs(): return []\ndef get_init_inputs(): return []", "'Model'"),
@@ -110,13 +147,10 @@ BAD = {
     "returns no tensor": (text(forward="return x.sum().item()"), "returns a float, not tensors"),
     "returns a dict": (text(forward="return {'y': x}"), "returns a dict, not tensors"),
     "returns None": (text(forward="pass"), "returns a NoneType, not tensors"),
-    "takes no tensor": (text(inputs="return [3.0]"), "input 0 of get_inputs() is a float, not a tensor"),
-    "takes one tensor": (text(inputs="return torch.zeros(0)"), "fails at workload main"),
+    "takes lists": (text(inputs="return [[torch.randn(3)]]"), "input 0 of get_inputs() is a list, neither a tensor"),
+    "takes one tensor": (text(inputs="return torch.zeros(0)"), "get_inputs() returns a Tensor, not a list"),
+    "complex": (text(forward="return torch.fft.fft(x)"), "tensors of torch.complex64 cannot be judged"),
     "init args": (text(init_args="return [torch.float16]"), "dtype is not JSON serializable"),
-    "not in float64": (
-        text(init="self.w = torch.randn(3, 3)", forward="return x @ self.w"),
-        "neither parameter nor buffer",
-    ),
 }
 
 

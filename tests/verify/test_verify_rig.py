@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -10,11 +11,11 @@ import pytest
 import torch
 from verify_problems import small_conv
 
-from agentgen.records.problem import Arithmetic, Distribution, Problem, Workload
+from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.sandbox.guest.memory import attach
 from agentgen.verify.draws import Family
 from agentgen.verify.reference import load
-from agentgen.verify.rig import MAX_SETS, Rig
+from agentgen.verify.rig import MAX_SETS, Rig, build_rigs
 from agentgen.verify.shared import ALIGNMENT, Region
 
 SET_BYTES = 4 * (4 * 3 * 32 * 32 + 4 * 8 * 30 * 30)
@@ -25,7 +26,7 @@ class Model(nn.Module):
     def forward(self, x, index, scale):
         return x[index] * scale, index + 1
 def get_inputs():
-    return [torch.randn(10, 7), torch.zeros(5, dtype=torch.int64), torch.randn(()).half()]
+    return [torch.randn(10, 7), torch.randint(2, 10, (5,)), torch.randn((), dtype=torch.float16)]
 def get_init_inputs():
     return []
 """
@@ -33,7 +34,7 @@ def get_init_inputs():
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
-    one = Rig(load(small_conv(), small_conv().main, "cpu"), (), "cpu", 0, rotate=False)
+    one = Rig(load(small_conv(), small_conv().main, "cpu"), "cpu", 0, rotate=False)
     one.draw_weights()
     one.draw_inputs(Family.NORMAL)
     yield one
@@ -41,7 +42,7 @@ def rig() -> Iterator[Rig]:
 
 
 def rig_of(cache_bytes: int, *, rotate: bool = True) -> Rig:
-    return Rig(load(small_conv(), small_conv().main, "cpu"), (), "cpu", cache_bytes, rotate=rotate)
+    return Rig(load(small_conv(), small_conv().main, "cpu"), "cpu", cache_bytes, rotate=rotate)
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
@@ -126,8 +127,7 @@ def test_inputs_of_any_dtype_and_no_dimension() -> None:
     problem = Problem(
         name="p", title="P", reference=LOOKUP, workloads=(Workload(name="main"),), arithmetic=Arithmetic.FP32
     )
-    declared = (Distribution(), Distribution(kind="integers", low=2, high=10))
-    rig = Rig(load(problem, problem.main, "cpu"), declared, "cpu", 0, rotate=False)
+    rig = Rig(load(problem, problem.main, "cpu"), "cpu", 0, rotate=False)
     rig.draw_inputs(Family.LARGE)
     index = rig.inputs[0][1]
     assert 2 <= index.min() <= index.max() < 10
@@ -139,6 +139,41 @@ def test_inputs_of_any_dtype_and_no_dimension() -> None:
     assert bool(rig.outputs[0][0].isnan().all())
     assert bool((rig.outputs[0][1] == 0).all())
     rig.close()
+
+
+def test_touch_keeps_the_structure_of_inputs() -> None:
+    """Values exchanged at random would fill a triangle that an honest kernel may skip."""
+    reference = LOOKUP.replace("x[index] * scale, index + 1", "x @ x").replace("self, x, index, scale", "self, x")
+    reference = re.sub(r"return \[torch.randn.*", "return [torch.triu(torch.randn(64, 64))]", reference)
+    problem = Problem(
+        name="p", title="P", reference=reference, workloads=(Workload(name="main"),), arithmetic=Arithmetic.FP32
+    )
+    rig = Rig(load(problem, problem.main, "cpu"), "cpu", 0, rotate=False)
+    rig.draw_inputs(Family.NORMAL)
+    before = rig.private[0][0].clone()
+    rig.touch_inputs()
+    assert torch.equal(rig.inputs[0][0], rig.inputs[0][0].triu())
+    assert not torch.equal(rig.inputs[0][0], before)
+    assert rig.inputs_unchanged(0)
+    rig.close()
+
+
+def test_a_set_of_arguments_is_told_with_its_numbers() -> None:
+    reference = LOOKUP.replace("torch.randint(2, 10, (5,))", "3").replace("index + 1", "x")
+    problem = Problem(
+        name="p", title="P", reference=reference, workloads=(Workload(name="main"),), arithmetic=Arithmetic.FP32
+    )
+    rig = Rig(load(problem, problem.main, "cpu"), "cpu", 0, rotate=False)
+    assert rig.input_rows == [[0, {"value": 3}, 1], [2, {"value": 3}, 3]]
+    assert rig.output_rows == [[4, 5], [6, 7]]
+    rig.close()
+
+
+def test_the_timed_rig_comes_first_and_every_workload_has_one() -> None:
+    rigs = build_rigs(small_conv(), "cpu", 0)
+    assert list(rigs) == [workload.name for workload in small_conv().workloads]
+    for rig in rigs.values():
+        rig.close()
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def reference(source: str, **constants: int | str) -> Reference:
 @pytest.mark.parametrize(("batch", "size"), [(4, 32), (1, 3), (3, 17)])
 def test_a_convolution_s_work_is_the_closed_formula_s(batch: int, size: int) -> None:
     workload = Workload(name="main", constants={"batch": batch, "size": size})
-    work = work_of(load(small_conv(), workload, "cpu"), None)
+    work = work_of(load(small_conv(), workload, "cpu"), "cpu", None)
     out = size - 3 + 1
     assert work.flops == 2 * batch * 8 * out * out * 3 * 3 * 3
     inputs, weights, outputs = batch * 3 * size * size, 8 * 3 * 3 * 3 + 8, batch * 8 * out * out
@@ -43,16 +43,16 @@ def test_a_convolution_s_work_is_the_closed_formula_s(batch: int, size: int) -> 
 
 
 def test_a_matmul_without_weights() -> None:
-    assert work_of(reference(MATMUL), None) == Work(2 * 8 * 8 * 100, 4 * (8 * 100 + 8 * 8))
+    assert work_of(reference(MATMUL), "cpu", None) == Work(2 * 8 * 8 * 100, 4 * (8 * 100 + 8 * 8))
 
 
 def test_elementwise_operations_hide_behind_the_bytes() -> None:
-    assert work_of(reference(SOFTMAX), None) == Work(0, 2 * 4 * 800)
-    assert work_of(reference(SOFTMAX, dtype="bfloat16"), None).bytes_moved == 2 * 2 * 800
+    assert work_of(reference(SOFTMAX), "cpu", None) == Work(0, 2 * 4 * 800)
+    assert work_of(reference(SOFTMAX, dtype="bfloat16"), "cpu", None).bytes_moved == 2 * 2 * 800
 
 
 def test_what_is_declared_counts() -> None:
-    assert work_of(reference(SOFTMAX), 12345).flops == 12345
+    assert work_of(reference(SOFTMAX), "cpu", 12345).flops == 12345
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,10 @@ class DriverError(RuntimeError):
     """A CUDA driver call failed."""
 
 
+class NoDeviceMemory(DriverError):
+    """The GPU has not so much memory left."""
+
+
 class _Location(ctypes.Structure):
     _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
 
@@ -80,6 +84,7 @@ class _AccessDescription(ctypes.Structure):
     _fields_ = (("location", _Location), ("flags", ctypes.c_int))
 
 
+_OUT_OF_MEMORY = 2
 _PINNED, _POSIX_FD, _DEVICE, _READ_WRITE, _GRANULARITY_MINIMUM = 1, 1, 1, 3, 0
 
 
@@ -89,11 +94,12 @@ def driver() -> ctypes.CDLL:
 
 
 def check(cuda: ctypes.CDLL, code: int, what: str) -> None:
-    """Raises DriverError with the driver's own words if `code` is not success."""
+    """Raises DriverError (NoDeviceMemory) with the driver's own words if `code` is not success."""
     if code:
         text = ctypes.c_char_p()
         cuda.cuGetErrorString(code, ctypes.byref(text))
-        raise DriverError(f"{what}: {(text.value or b'?').decode()} ({code})")
+        kind = NoDeviceMemory if code == _OUT_OF_MEMORY else DriverError
+        raise kind(f"{what}: {(text.value or b'?').decode()} ({code})")
 
 
 def create_device(nbytes: int, index: int) -> tuple[torch.Tensor, int]:

@@ -93,7 +93,8 @@ class Guest:
         """Runs or queues n calls; the deciding clock is not here."""
         model = self._models[message["workload"]]
         slots = self._regions[message["region"]]
-        inputs = [[slots[i] for i in row] for row in message["inputs"]]
+        # A place in the region, or the value of an argument that is no tensor.
+        inputs = [[slots[i] if isinstance(i, int) else i["value"] for i in row] for row in message["inputs"]]
         outputs = [[slots[i] for i in row] for row in message["outputs"]]
         shot = window.Shot(self._gate, message["shot"]) if self._gate and message["shot"] else None
         with coverage.recording(message["record"]) as dispatched:

@@ -44,7 +44,7 @@ class Shot:
 
 def run_window(
     call: Callable[..., Any],
-    inputs: Sequence[Tensors],
+    inputs: Sequence[Sequence[Any]],
     outputs: Sequence[Tensors],
     calls: int,
     shot: Shot | None = None,
@@ -83,7 +83,7 @@ def run_window(
 
 def _calls(
     call: Callable[..., Any],
-    inputs: Sequence[Tensors],
+    inputs: Sequence[Sequence[Any]],
     outputs: Sequence[Tensors],
     calls: int,
     copy: Callable[[torch.Tensor, torch.Tensor], None],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentgen.cli.evaluate import guess
+from agentgen.cli.kernel import guess
 from agentgen.records.candidate import Language
 
 

@@ -1,0 +1,91 @@
+"""What `verify` and `bench` share: one given kernel to one trial. Nothing goes into the run database."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentgen import config, wiring
+from agentgen.cli.answer import answer
+from agentgen.cli.screen import screen
+from agentgen.config import Layer
+from agentgen.errors import BadInput
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.run import Effort
+from agentgen.report.trial import findings, trial_json
+
+REJECTED = 1
+
+_SIGNS = (
+    (Language.CUDA, re.compile(r"\bjit\.cuda\b|\bcuda_sources\b|\b__global__\b")),
+    (Language.TRITON, re.compile(r"\btriton\.jit\b|^\s*from\s+triton\s+import\b.*\bjit\b", re.MULTILINE)),
+    (Language.CPP, re.compile(r"\bjit\.cpp\b|\bcpp_sources\b|\bload_inline\b")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command line asks to be judged."""
+
+    paths: tuple[str, ...]
+    """Problem and candidate; with a reference the candidate only."""
+    reference: Path | None
+    layer: Layer
+    """Device and arithmetic."""
+    language: str | None
+    effort: Effort
+    timing: bool
+
+
+def evaluate(asked: Asked, *, as_json: bool) -> int:
+    """Judges a kernel, shows what was found, and returns the exit code.
+
+    Raises:
+        BadInput: a file cannot be read, or an argument is missing or too many.
+    """
+    console = screen()
+    settings = config.here(asked.layer)
+    problem_name, path = _split(asked)
+    if asked.reference:
+        problem = wiring.problem_of_file(asked.reference)
+    else:
+        problem = wiring.find_problem(settings, problem_name)
+    source = _read(path)
+    language = Language(asked.language) if asked.language else guess(source)
+    device = wiring.find_device(settings.device, (language,) if language else ())
+    arithmetic = wiring.find_arithmetic(settings, problem, device)
+    # No sign of a language: torch alone, or no Python at all. What it is called then makes no difference to the judge.
+    candidate = Candidate(source=source, language=language or Language.CPP)
+    console.print(f"{path} ({candidate.language.value}) for {problem.name} in {arithmetic.value} on {device}")
+
+    def on_stage(stage: str) -> None:
+        console.print(f"{stage} …", style="dim")
+
+    with wiring.judge(problem, device, arithmetic, asked.effort) as judge:
+        trial = judge.evaluate(candidate, on_stage, timing=asked.timing)
+    console.print(findings(trial, all_accuracy=asked.effort is Effort.FULL))
+    if as_json:
+        answer({**trial_json(trial), "language": candidate.language.value, "device": device})
+    return 0 if trial.accepted else REJECTED
+
+
+def guess(source: str) -> Language | None:
+    """Returns the language that a candidate's text looks like; None where nothing tells."""
+    return next((language for language, sign in _SIGNS if sign.search(source)), None)
+
+
+def _split(asked: Asked) -> tuple[str, Path]:
+    """Returns the problem, empty where a reference stands for it, and the candidate's file."""
+    wanted = ("CANDIDATE",) if asked.reference else ("PROBLEM", "CANDIDATE")
+    if len(asked.paths) != len(wanted):
+        beside = " beside --reference" if asked.reference else " (or --reference FILE CANDIDATE)"
+        raise BadInput(f"give {' and '.join(wanted)}{beside}; {len(asked.paths)} given: {' '.join(asked.paths)}")
+    return "" if asked.reference else asked.paths[0], Path(asked.paths[-1]).expanduser()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read the candidate {path}: {getattr(error, 'strerror', None) or error}") from error

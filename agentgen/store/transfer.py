@@ -1,0 +1,70 @@
+"""A run as one file, to be carried to another machine and back: a store of its own, `run.db` in the run's folder.
+
+Merging is idempotent: what both sides hold is the same by its content hash, what one side lacks is added.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from agentgen.errors import BadInput, StoreUnavailable
+from agentgen.records.run import Run
+from agentgen.store.ledger import Ledger, open_ledger
+
+FILE: Final = "run.db"
+
+
+def pack(ledger: Ledger, run_id: str, folder: Path) -> Path:
+    """Writes a run to `folder`, whole or not at all, and returns the file.
+
+    Raises:
+        StoreUnavailable: the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".run.", dir=folder) as part:
+            packed = Path(part) / FILE
+            with open_ledger(f"sqlite:///{packed}") as target:
+                _copy(ledger, target, run_id)
+            os.replace(packed, folder / FILE)
+    except OSError as error:
+        raise StoreUnavailable(f"the run cannot be written to {folder}: {error.strerror or error}") from error
+    return folder / FILE
+
+
+def unpack(folder: Path, ledger: Ledger) -> Run:
+    """Merges the run that was packed in `folder` into a ledger, and returns it as it is there now.
+
+    Raises:
+        BadInput: no run is packed there.
+    """
+    file = folder / FILE
+    if not file.is_file():
+        raise BadInput(f"{folder} holds no {FILE}: it is not the folder of a run")
+    with open_ledger(f"sqlite:///{file}") as source:
+        run_id = source.run("latest").id
+        _copy(source, ledger, run_id)
+    return ledger.run(run_id)
+
+
+def _copy(source: Ledger, target: Ledger, run_id: str) -> None:
+    run = source.run(run_id)
+    if target.create_run(run):
+        target.set_status(run_id, run.status)
+    if run.target is not None and target.run(run_id).target is None:
+        target.set_target(run_id, run.target)
+    for exchange in source.exchanges(run_id):
+        target.add_request(run_id, exchange.request)
+        if exchange.reply is not None:
+            target.add_reply(run_id, exchange.request, exchange.reply)
+        if exchange.ended is not None:
+            target.end_branch(run_id, exchange.request.id, exchange.ended)
+    for idea in source.ideas(run_id):
+        target.add_idea(run_id, idea.round, idea.idea)
+    for candidate in source.candidates(run_id):
+        target.add_candidate(run_id, candidate.round, candidate.candidate)
+    for trial in source.trials(run_id):
+        target.add_trial(run_id, trial)

@@ -1,0 +1,41 @@
+"""LayerNorm, a thread a row: a pass for the mean and a pass for the squares around it, summed in double."""
+
+import torch
+from torch import nn
+
+from agentgen import jit
+
+lib = jit.cpp(r"""
+#include <cmath>
+#include <cstdint>
+
+extern "C" void layernorm(const float* x, const float* weight, const float* bias, float* y, int64_t rows,
+                          int64_t length, double eps) {
+#pragma omp parallel for
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* from = x + row * length;
+    float* to = y + row * length;
+    double sum = 0.0, squares = 0.0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < length; ++i) sum += from[i];
+    const double mean = sum / length;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = 0; i < length; ++i) squares += (from[i] - mean) * (from[i] - mean);
+    const double scale = 1.0 / std::sqrt(squares / length + eps);
+#pragma omp simd
+    for (int64_t i = 0; i < length; ++i) to[i] = (from[i] - mean) * scale * weight[i] + bias[i];
+  }
+}
+""")
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape):
+        super().__init__()
+        self.norm = nn.LayerNorm(normalized_shape)
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        weight, bias = self.norm.weight, self.norm.bias
+        lib.layernorm(x, weight, bias, y, x.shape[0], weight.numel(), self.norm.eps)
+        return y
