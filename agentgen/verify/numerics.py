@@ -4,7 +4,7 @@ A family passes when, over its draws,
 
     ||out - oracle|| / ||oracle||  <=  gate = max(4 x torch's own error, 4 x the oracle's change by one ulp, floor)
     |out - oracle| <= 8 x gate x (|oracle| + rms of its last-dimension row)
-                      + max(4 x floor x terms, 4 x torch's own worst error in that row)   everywhere
+                      + max(4 x floor x terms, 4 x torch's own worst error in that draw)   everywhere
 
 `terms` is the size of what is summed in that row: what one ulp of the inputs moves the oracle by (rms over the elements
 of the row that moved), over the ulp; the ulps once up or down at random, once a row at a time, once all up, because
@@ -93,22 +93,30 @@ class Pool:
             return
         self._ulp_change += moved[0].squares
         terms = torch.stack([other.rows for other in moved]).amax(0) / torch.finfo(by_torch.dtype).eps
-        for part in zip(*(_parts(x, oracle) for x in (out, oracle, by_torch, terms)), strict=True):
-            self._add_rows(*part)
+        pairs = zip(_parts(by_torch, oracle), _parts(oracle, oracle), strict=True)
+        torch_worst = max((a.double() - b).abs().max().item() for a, b in pairs)
+        parts = zip(*(_parts(x, oracle) for x in (out, oracle, by_torch, terms)), strict=True)
+        for rows, of_oracle, of_torch, of_terms in parts:
+            self._add_rows(rows, of_oracle, of_torch, of_terms, torch_worst)
 
-    def _add_rows(self, out: torch.Tensor, oracle: torch.Tensor, by_torch: torch.Tensor, terms: torch.Tensor) -> None:
+    def _add_rows(
+        self,
+        out: torch.Tensor,
+        oracle: torch.Tensor,
+        by_torch: torch.Tensor,
+        terms: torch.Tensor,
+        torch_worst: float,
+    ) -> None:
         self._elements += oracle.numel()
         difference = out.double() - oracle
         self._not_finite += int((~torch.isfinite(difference)).sum())
         self._error += difference.square().sum().item()
-        torch_error = (by_torch.double() - oracle).abs()
-        self._torch_error += torch_error.square().sum().item()
+        self._torch_error += (by_torch.double() - oracle).square().sum().item()
         self._norm += oracle.square().sum().item()
         scale = oracle.abs() + _row_rms(oracle)
         slack = torch.zeros_like(terms)
         if not self.must_be_exact:
-            of_row = TORCH_FACTOR * torch_error.amax(dim=-1, keepdim=True)
-            slack = torch.maximum(TERMS_FACTOR * FLOOR[self.arithmetic] * terms, of_row)
+            slack = (TERMS_FACTOR * FLOOR[self.arithmetic] * terms).clamp(min=TORCH_FACTOR * torch_worst)
         # Where a whole row of the oracle is zero there is no scale: the output is zero wherever torch's is.
         self._not_zero += int(((scale == 0) & (out != 0) & (by_torch == 0)).sum())
         self._worst = max(self._worst, _worst_ratio(difference.abs() - slack, scale))

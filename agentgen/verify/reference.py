@@ -5,7 +5,6 @@ Never leaves the judge's process.
 
 from __future__ import annotations
 
-import copy
 import json
 import linecache
 import re
@@ -109,10 +108,9 @@ def load(problem: Problem, workload: Workload, device: str) -> Reference:
             raise ReferenceInvalid(f"workload {workload.name} overrides unknown constants {missing}")
         vars(module).update(constants)
         init_args = _init_args(module)
-        torch.manual_seed(PUBLIC_SEED)
-        with torch.device(device):
-            model: nn.Module = module.Model(*init_args)
-        model = model.to(device).eval()
+        # Twice, not copied: functions that a model keeps as attributes hold on to the modules they were made with.
+        model, oracle = (_constructed(module, init_args, device) for _ in range(2))
+        oracle.load_state_dict(model.state_dict())
         signature = drawing.signature(module.get_inputs)
         if device == "cpu":
             _require_room(3 * sum(map(drawing.spec_bytes, signature.specs)))
@@ -130,8 +128,7 @@ def load(problem: Problem, workload: Workload, device: str) -> Reference:
             f"{type(error).__name__}: {error}"
         ) from error
     shown = {**constants} or {k: v for k, v in vars(module).items() if isinstance(v, int | float) and k[0] != "_"}
-    oracle = _widened(copy.deepcopy(model))
-    return Reference(workload.name, shown, init_args, model, oracle, module.get_inputs, signature, outputs)
+    return Reference(workload.name, shown, init_args, model, _widened(oracle), module.get_inputs, signature, outputs)
 
 
 def _module(problem: Problem) -> types.ModuleType:
@@ -140,6 +137,14 @@ def _module(problem: Problem) -> types.ModuleType:
     module = types.ModuleType("reference")
     exec(compile(problem.reference, path, "exec"), module.__dict__)
     return module
+
+
+def _constructed(module: types.ModuleType, init_args: tuple[Any, ...], device: str) -> nn.Module:
+    """Returns `Model` on `device` in evaluation mode; the same one each time."""
+    torch.manual_seed(PUBLIC_SEED)
+    with torch.device(device):
+        model: nn.Module = module.Model(*init_args)
+    return model.to(device).eval()
 
 
 def _init_args(module: types.ModuleType) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -30,10 +31,17 @@ class Ended:
         return json.loads(self.stdout)
 
 
-def agentgen_program(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Ended:
-    """Runs `agentgen ARGUMENTS` in `folder`, with no settings but those given here."""
+def agentgen_program(
+    *arguments: str, folder: Path, environment: Mapping[str, str] | None = None, largest_file: int | None = None
+) -> Ended:
+    """Runs `agentgen ARGUMENTS` in `folder`, with no settings but those given here.
+
+    Args:
+        largest_file: bytes that a file of it can have; writing on fails as it does on a full disk.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AGENTGEN_", "OPENAI_"))}
     root = str(Path(agentgen.__file__).parents[1])
+    limit = largest_file or resource.RLIM_INFINITY
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *arguments],
         cwd=folder,
@@ -42,5 +50,6 @@ def agentgen_program(*arguments: str, folder: Path, environment: Mapping[str, st
         text=True,
         timeout=120,
         check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     return Ended(done.returncode, done.stdout, done.stderr)

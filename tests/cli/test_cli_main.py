@@ -41,11 +41,28 @@ REFUSED = {
     "model without a server": ("solve conv2d --model gpt-9", {}, "no server for the model gpt-9"),
     "server without a model": ("solve conv2d", {"OPENAI_API_KEY": "sk-secret"}, "give --model NAME"),
     "mailbox without a folder": ("solve conv2d --model mailbox:", {}, "names no folder"),
+    "no such problems": ("problems import nowhere", {}, "there is no file or folder nowhere"),
+    "one name for many": ("problems import . --name p", {}, "--name is for one problem"),
+    "record without a name": ("record latest", {}, "--model"),
+    "unknown run to record": ("record 20000101 --model m", {}, "start one with `agentgen solve PROBLEM`"),
+    "unknown run to evaluate": ("evaluate 20000101", {}, "start one with `agentgen solve PROBLEM`"),
     "unknown run": ("resume 20000101", {}, "start one with `agentgen solve PROBLEM`"),
     "store that is no URL": ("resume latest", {"AGENTGEN_STORE": "here"}, "AGENTGEN_STORE"),
     "store that cannot be made": ("resume latest", {"AGENTGEN_STORE": "sqlite:////proc/a/b.db"}, "set AGENTGEN_STORE"),
     "no problems there": ("problems list", {"AGENTGEN_PROBLEMS": "nowhere"}, "AGENTGEN_PROBLEMS"),
 }
+
+COMMANDS = (
+    "solve",
+    "resume",
+    "evaluate",
+    "record",
+    "verify",
+    "bench",
+    "problems",
+    "problems import",
+    "doctor",
+)
 
 
 @pytest.fixture
@@ -101,9 +118,9 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == ""
 
 
-@pytest.mark.parametrize("command", ["solve", "resume", "verify", "bench", "problems", "doctor"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([command, "--help"]) == 0
+    assert run([*command.split(), "--help"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"Usage: agentgen {command}")
     assert "--json" in printed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from e2e_square import agentgen
 
 
@@ -27,6 +29,7 @@ def test_a_wrong_kernel_is_rejected_with_the_family_that_found_it_from_a_bare_re
     assert answer["timing"] is None
 
 
+@pytest.mark.slow
 def test_bench_races_the_compiled_baselines(home: Path) -> None:
     code, answer = agentgen(home, "bench", "square", "honest.py", "--device", "cpu")
     assert code == 0

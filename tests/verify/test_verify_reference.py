@@ -115,6 +115,17 @@ def test_casts_and_plain_tensors_of_a_reference_are_float64_in_the_oracle() -> N
     assert reference.torch_outputs([x])[0].dtype == torch.bfloat16
 
 
+def test_the_oracle_is_no_copy_of_the_model() -> None:
+    """KernelBench's MiniGPT keeps its feed-forward part as a lambda, which a copy would share with the original."""
+    reference = loaded(
+        text(
+            init="linear = nn.Linear(3, 3); self.linear = linear; self.apply_it = lambda x: linear(x)",
+            forward="return self.apply_it(x)",
+        )
+    )
+    assert reference.oracle_outputs([torch.randn(4, 3)])[0].dtype == torch.float64
+
+
 def test_a_reference_that_cannot_be_computed_in_float64_is_refused() -> None:
     reference = loaded(text(forward="assert x.dtype == torch.float32, 'fp32 only'; return x"))
     with pytest.raises(ReferenceInvalid, match="does not run in float64, which its oracle needs: fp32 only"):

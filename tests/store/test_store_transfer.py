@@ -1,0 +1,94 @@
+"""A run as a file of its own: carried away, worked on, brought back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agentgen.errors import BadInput, StoreUnavailable
+from agentgen.records.run import RunStatus
+from agentgen.store.ledger import Ledger, open_ledger
+from agentgen.store.transfer import FILE, pack, unpack
+
+if TYPE_CHECKING:
+    from conftest import Make
+
+RUN = "20261121-conv2d-aaaa"
+
+
+def filled(ledger: Ledger, make: Make) -> None:
+    """A run with two candidates, one of them evaluated, an answered, an open and an ended request."""
+    ledger.create_run(make.run())
+    ledger.set_target(RUN, make.target())
+    ledger.add_idea(RUN, 1, make.idea())
+    ledger.add_reply(RUN, make.request(0), make.reply())
+    ledger.add_request(RUN, make.request(1))
+    ledger.add_request(RUN, make.request(2))
+    ledger.end_branch(RUN, make.request(2).id, "nothing recorded")
+    for number in (0, 1):
+        ledger.add_candidate(RUN, 1, make.candidate(number))
+    ledger.add_trial(RUN, make.passed(0))
+    ledger.set_status(RUN, RunStatus.WAITING)
+
+
+def contents(ledger: Ledger) -> tuple[object, ...]:
+    return (
+        ledger.run(RUN),
+        ledger.ideas(RUN),
+        ledger.candidates(RUN),
+        ledger.trials(RUN),
+        ledger.exchanges(RUN),
+    )
+
+
+def test_a_packed_run_is_one_file_and_the_same_run(ledger: Ledger, make: Make, tmp_path: Path) -> None:
+    filled(ledger, make)
+    ledger.create_run(make.run("20261121-other-bbbb"))
+    folder = tmp_path / "runs" / RUN
+    assert pack(ledger, RUN, folder) == folder / FILE
+    assert [file.name for file in folder.iterdir()] == [FILE]
+    with open_ledger(f"sqlite:///{tmp_path}/elsewhere.db") as other:
+        assert unpack(folder, other) == ledger.run(RUN)
+        assert contents(other) == contents(ledger)
+        assert len(other.runs()) == 1
+
+
+def test_what_was_done_elsewhere_comes_back_and_nothing_twice(ledger: Ledger, make: Make, tmp_path: Path) -> None:
+    filled(ledger, make)
+    pack(ledger, RUN, tmp_path / "away")
+    with open_ledger(f"sqlite:///{tmp_path}/elsewhere.db") as other:
+        unpack(tmp_path / "away", other)
+        other.add_trial(RUN, make.failed(1))
+        pack(other, RUN, tmp_path / "away")
+    ledger.add_reply(RUN, make.request(1), make.reply("meanwhile"))  # the work here has gone on
+    ledger.set_status(RUN, RunStatus.STOPPED)
+    for _ in range(2):
+        run = unpack(tmp_path / "away", ledger)
+        assert run.status is RunStatus.STOPPED
+        assert ledger.trials(RUN) == (make.passed(0), make.failed(1))
+        assert ledger.reply(RUN, make.request(1).id) == make.reply("meanwhile")
+        assert len(ledger.candidates(RUN)) == 2
+
+
+def test_packing_again_replaces_the_file(ledger: Ledger, make: Make, tmp_path: Path) -> None:
+    filled(ledger, make)
+    pack(ledger, RUN, tmp_path)
+    ledger.add_trial(RUN, make.failed(1))
+    pack(ledger, RUN, tmp_path)
+    with open_ledger(f"sqlite:///{tmp_path}/elsewhere.db") as other:
+        unpack(tmp_path, other)
+        assert len(other.trials(RUN)) == 2
+
+
+def test_a_folder_without_a_run(ledger: Ledger, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"holds no run\.db: it is not the folder of a run"):
+        unpack(tmp_path, ledger)
+
+
+def test_a_folder_that_cannot_be_written(ledger: Ledger, make: Make, tmp_path: Path) -> None:
+    filled(ledger, make)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnavailable, match="the run cannot be written to"):
+        pack(ledger, RUN, tmp_path / "file")
