@@ -63,6 +63,9 @@ def evaluate(asked: Asked, *, as_json: bool) -> int:
         console.print(f"{stage} …", style="dim")
 
     with wiring.judge(problem, device, arithmetic, asked.effort) as judge:
+        workload = judge.target().workload
+        if workload != problem.main.name:
+            console.print(f"timed at workload {workload!r}: the device has too little memory for main")
         trial = judge.evaluate(candidate, on_stage, timing=asked.timing)
     console.print(findings(trial, all_accuracy=asked.effort is Effort.FULL))
     if as_json:

@@ -98,6 +98,8 @@ def show(console: Console, settings: Settings, ledger: Ledger, run_id: str, *, a
     kernel = write_best(found, wiring.run_folder(settings, found.run)) if done else None
     console.print(end_table(found.candidates, found.ideas, found.trials, console.width))
     console.print(verdict(found.evaluated))
+    if found.run.target and found.run.target.workload != found.run.problem.main.name:
+        console.print(f"timed at workload {found.run.target.workload!r}: the device has too little memory for main")
     if kernel:
         console.print(f"kernel: {kernel}")
     if as_json:
@@ -117,5 +119,3 @@ def _announce(console: Console, run: Run, models: tuple[ChatModel, ...]) -> None
         console.print("what the model says is recorded; what is measured is live")
     if run.target is None:
         console.print("the judge starts: it looks at the device and times the baselines …", style="dim")
-    elif run.target.workload != run.problem.main.name:
-        console.print(f"timed at workload {run.target.workload!r}: the device has too little memory for main")

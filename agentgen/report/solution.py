@@ -82,6 +82,7 @@ def solution_json(solution: Solution, kernel: Path | None) -> dict[str, object]:
         "problem": run.problem.name,
         "arithmetic": run.arithmetic.value,
         "device": run.device,
+        "workload": run.target.workload if run.target else None,
         "languages": [language.value for language in run.languages],
         "model": list(run.models),
         "created": run.created.isoformat(),

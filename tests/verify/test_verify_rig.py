@@ -11,6 +11,7 @@ import pytest
 import torch
 from verify_problems import small_conv
 
+from agentgen.errors import ReferenceInvalid
 from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.sandbox.guest.memory import attach
 from agentgen.verify.draws import Family
@@ -174,6 +175,31 @@ def test_the_timed_rig_comes_first_and_every_workload_has_one() -> None:
     assert list(rigs) == [workload.name for workload in small_conv().workloads]
     for rig in rigs.values():
         rig.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
+def test_where_main_does_not_fit_a_gpu_a_smaller_workload_is_timed() -> None:
+    reference = LOOKUP.replace("x[index] * scale, index + 1", "x * x").replace("self, x, index, scale", "self, x")
+    reference = "n = 1 << 29\n" + re.sub(r"return \[torch.randn.*", "return [torch.randn(n)]", reference)
+    smaller = (Workload(name="half", constants={"n": 1 << 28}), Workload(name="small", constants={"n": 1 << 20}))
+    problem = Problem(
+        name="p",
+        title="P",
+        reference=reference,
+        workloads=(Workload(name="main"), Workload(name="tiny", constants={"n": 3})),
+        smaller=smaller,
+        arithmetic=Arithmetic.FP32,
+    )
+    free, _ = torch.cuda.mem_get_info()
+    taken = torch.empty(free - (3 << 30), dtype=torch.uint8, device="cuda")  # of the two sets alone main needs 8 GiB
+    rigs = build_rigs(problem, "cuda:0", 0)
+    assert list(rigs) == ["small", "tiny"]
+    for rig in rigs.values():
+        rig.close()
+    with pytest.raises(ReferenceInvalid, match="cuda:0 has too little memory for its workloads main"):
+        build_rigs(problem.model_copy(update={"smaller": ()}), "cuda:0", 0)
+    del taken
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------------------
