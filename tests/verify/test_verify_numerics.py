@@ -261,6 +261,20 @@ def test_integer_outputs_are_exact() -> None:
     assert len(pooled(wrong, (right, right, right)).problems()) == 1
 
 
+def test_rounding_may_lift_a_value_that_a_relu_cut_off() -> None:
+    """conv2d_relu_maxpool on an H200: 3 elements of rows that are zero as a whole were refused, torch itself was luckier."""
+    oracle = torch.zeros(4, 8, dtype=torch.float64)
+    oracle[0] = torch.linspace(1, 2, 8, dtype=torch.float64)
+    by_torch = (oracle * (1 + 1e-7)).float()
+    lifted = by_torch.clone()
+    lifted[2, 3] = 2e-7
+    assert pooled(lifted, (oracle, by_torch, oracle)).problems() == []
+    lifted[2, 3] = 2e-6
+    assert pooled(lifted, (oracle, by_torch, oracle)).problems() == [
+        "main, normal: 1 elements are not zero where oracle and torch are"
+    ]
+
+
 def test_an_empty_output_and_a_single_number() -> None:
     empty = torch.zeros(0, 5, dtype=torch.float64)
     assert pooled(empty.float(), (empty, empty.float(), empty)).problems() == []
