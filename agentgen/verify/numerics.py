@@ -117,8 +117,8 @@ class Pool:
         slack = torch.zeros_like(terms)
         if not self.must_be_exact:
             slack = (TERMS_FACTOR * FLOOR[self.arithmetic] * terms).clamp(min=TORCH_FACTOR * torch_worst)
-        # Where a whole row of the oracle is zero there is no scale: the output is zero wherever torch's is, but for what
-        # rounding may do to a value that a ReLU has cut off.
+        # Where a whole row of the oracle is zero there is no scale: the output is zero wherever torch's is, but for
+        # what rounding may do to a value that a ReLU has cut off.
         self._not_zero += int(((scale == 0) & (difference.abs() > slack) & (by_torch == 0)).sum())
         self._worst = max(self._worst, _worst_ratio(difference.abs() - slack, scale))
 

@@ -262,7 +262,7 @@ def test_integer_outputs_are_exact() -> None:
 
 
 def test_rounding_may_lift_a_value_that_a_relu_cut_off() -> None:
-    """At conv2d_relu_maxpool an honest kernel was refused on an H200 for 3 elements of rows that are zero as a whole."""
+    """An honest conv2d_relu_maxpool was refused on an H200 for 3 elements of rows that are zero as a whole."""
     oracle = torch.zeros(4, 8, dtype=torch.float64)
     oracle[0] = torch.linspace(1, 2, 8, dtype=torch.float64)
     by_torch = (oracle * (1 + 1e-7)).float()
