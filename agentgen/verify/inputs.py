@@ -107,19 +107,18 @@ def _slot(place: int, value: Any) -> Spec | Value:
 
 
 class _Leaves(TorchFunctionMode):
-    """Fills what torch's random functions make, and remembers which tensors were changed afterwards."""
+    """Fills what torch's random functions make, and remembers it, to tell what was done to it afterwards."""
 
     def __init__(self, device: str, family: Family, source: torch.Generator) -> None:
         super().__init__()
         self._device = device
         self._family = family
         self._source = source
-        self._leaves: list[torch.Tensor] = []
-        self._changed: set[int] = set()
+        self._leaves: list[tuple[torch.Tensor, int]] = []
 
     def untouched(self, x: torch.Tensor) -> bool:
-        """Whether `x` is a leaf that nothing was done to since."""
-        return any(x is leaf for leaf in self._leaves) and id(x) not in self._changed
+        """Whether `x` is a leaf that nothing was done to since, also not through a view: torch counts the changes."""
+        return any(x is leaf and x._version == version for leaf, version in self._leaves)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = dict(kwargs or {})
@@ -133,14 +132,12 @@ class _Leaves(TorchFunctionMode):
             return self._fill(args[0], _FILLERS[name](args[1:], given))
         if name == "cuda":  # x.cuda(): where it is wanted it is already
             return args[0]
-        if name.endswith("_") and not name.endswith("__") and args:
-            self._changed.add(id(args[0]))
         return func(*args, **given)
 
     def _leaf(self, make: Callable[..., torch.Tensor], size: Any, given: dict[str, Any], how: Distribution) -> Any:
-        x = make(*size, **{key: value for key, value in given.items() if key in _PLACE})
-        self._leaves.append(x)
-        return self._fill(x, how)
+        x = self._fill(make(*size, **{key: value for key, value in given.items() if key in _PLACE}), how)
+        self._leaves.append((x, x._version))
+        return x
 
     def _fill(self, x: torch.Tensor, how: Distribution) -> torch.Tensor:
         if not x.is_meta:

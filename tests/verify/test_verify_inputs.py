@@ -75,6 +75,11 @@ def test_a_device_written_into_the_reference_gives_way() -> None:
     assert made.dtype == torch.float16
 
 
+def with_first_row_zero(x: torch.Tensor) -> torch.Tensor:
+    x[0] = 0
+    return x
+
+
 @pytest.mark.parametrize(
     ("get_inputs", "free"),
     [
@@ -82,6 +87,7 @@ def test_a_device_written_into_the_reference_gives_way() -> None:
         (lambda: [torch.randn(4), 2.5], True),
         (lambda: [torch.randn(4) + 1], False),
         (lambda: [torch.randn(4, 4).triu_()], False),
+        (lambda: [with_first_row_zero(torch.randn(4, 4))], False),
         (lambda: [torch.randn(4), torch.arange(4)], False),
     ],
 )
