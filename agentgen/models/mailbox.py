@@ -14,6 +14,8 @@ from agentgen.errors import BadInput, ModelUnavailable, ReplyPending
 from agentgen.models.exchange import clear_error, read_reply, reply_path, write_error, write_request
 from agentgen.records.chat import ChatReply, ChatRequest
 
+ANONYMOUS: Final = "mailbox"
+"""The model of a reply that does not name its author."""
 REST_S: Final = 0.2
 """A reply is taken once its file has not changed for so long: editors and agents write in pieces."""
 _PATIENCE_S: Final = 5.0
@@ -29,7 +31,7 @@ class MailboxModel:
     @property
     def name(self) -> str:
         """Always `mailbox`; a reply may name its author in its front matter."""
-        return "mailbox"
+        return ANONYMOUS
 
     def ask(self, request: ChatRequest) -> ChatReply:
         """Returns the reply when it is there; else leaves the request (once).

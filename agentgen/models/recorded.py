@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from agentgen.errors import BadInput, ModelUnavailable, NothingRecorded
 from agentgen.models.exchange import read_reply, reply_as_kept, reply_path, write_reply, write_request
+from agentgen.models.mailbox import ANONYMOUS
 from agentgen.records.base import Record
 from agentgen.records.chat import ChatReply, ChatRequest
 
@@ -123,7 +124,9 @@ def record(folder: Path, exchanges: Iterable[tuple[ChatRequest, ChatReply]], sai
     added = kept = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for request, reply in exchanges:
+        for request, answer in exchanges:
+            unnamed = answer.model == ANONYMOUS
+            reply = answer.model_copy(update={"model": said.model}) if unnamed else answer
             write_request(folder, request)
             if write_reply(folder, request, reply, said.model):
                 added += 1
