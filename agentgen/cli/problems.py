@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
 
 from cyclopts import App
 
@@ -92,36 +92,50 @@ def take(
         raise BadInput(f"--name is for one problem, and {path} holds {len(files)}")
     chosen = wiring.find_device(settings.device)
     console = screen()
-    taken: list[dict[str, object]] = []
+    found: list[Found] = []
     with Inspector(chosen) as inspector:
-        for found, file in files:
-            entry = _take_one(settings, inspector, name or found, file, chosen, force=force)
-            taken.append(entry)
-            reasons = "; ".join(map(str, cast("list[str]", entry["reasons"])))
-            verdict = ("forced: " if reasons else "taken") if entry["taken"] else "refused: "
-            console.print(f"{entry['name']}: {verdict}{reasons}")
-    count = sum(bool(entry["taken"]) for entry in taken)
-    console.print(f"{count} of {len(taken)} taken into {settings.problems}")
+        for own_name, file in files:
+            found.append(_take_one(settings, inspector, name or own_name, file, chosen, force=force))
+            console.print(found[-1].line)
+    count = sum(one.taken for one in found)
+    console.print(f"{count} of {len(found)} taken into {settings.problems}")
     if json:
-        answer({"device": chosen, "taken": count, "problems": taken})
-    return 0 if count == len(taken) else REFUSED
+        answer({"device": chosen, "taken": count, "problems": [asdict(one) for one in found]})
+    return 0 if count == len(found) else REFUSED
 
 
-def _take_one(
-    settings: Settings, inspector: Inspector, name: str, file: Path, device: str, *, force: bool
-) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What became of one file."""
+
+    name: str
+    file: str
+    taken: bool
+    reasons: tuple[str, ...]
+    """Why it is refused, or would have been."""
+    seconds: float | None
+    """Of looking at it."""
+
+    @property
+    def line(self) -> str:
+        """For a person."""
+        verdict = ("forced: " if self.reasons else "taken") if self.taken else "refused: "
+        return f"{self.name}: {verdict}{'; '.join(self.reasons)}"
+
+
+def _take_one(settings: Settings, inspector: Inspector, name: str, file: Path, device: str, *, force: bool) -> Found:
     """Looks at one file and adds it to the catalog unless something speaks against it."""
     seconds = None
     try:
         problem = wiring.foreign_problem(settings, file, name)
         name, admission = problem.name, inspector.admit(problem, wiring.find_arithmetic(settings, problem, device))
-        reasons, seconds = list(admission.reasons), admission.seconds
+        reasons, seconds = admission.reasons, admission.seconds
         taken = force or not reasons
         if taken:
             foreign.add(problem, settings.problems, f"taken by force: {'; '.join(reasons)}" if reasons else None)
     except BadInput as error:
-        reasons, taken = [str(error)], False
-    return {"name": name, "file": str(file), "taken": taken, "reasons": reasons, "seconds": seconds}
+        reasons, taken = (str(error),), False
+    return Found(name, str(file), taken, reasons, seconds)
 
 
 def _summary(problem: Problem, recorded: bool) -> dict[str, object]:
