@@ -114,12 +114,14 @@ def record(folder: Path, exchanges: Iterable[tuple[ChatRequest, ChatReply]], sai
     before = _read_provenance(file) if file.exists() else said.model_copy(update={"runs": (), "note": ""})
     if before.model != said.model:
         raise BadInput(f"{folder} holds replies of {before.model!r}, these are of {said.model!r}")
-    notes = list(dict.fromkeys(note for note in (before.note.strip(), said.note.strip()) if note))
+    note = before.note.strip()
+    if said.note.strip() not in note:
+        note = f"{note} {said.note.strip()}".strip()
     joined = Provenance(
         model=said.model,
         date=max(before.date, said.date),
         runs=tuple(dict.fromkeys((*before.runs, *said.runs))),
-        note=" ".join(notes),
+        note=note,
     )
     added = kept = 0
     try:

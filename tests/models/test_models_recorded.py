@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from agentgen.errors import BadInput, ModelUnavailable, NothingRecorded
 from agentgen.models.chat import ChatModel
 from agentgen.models.exchange import reply_path, write_request
-from agentgen.models.recorded import RecordedModel
-from agentgen.records.chat import ChatRequest, Role
+from agentgen.models.recorded import Provenance, Recorded, RecordedModel, record
+from agentgen.records.chat import ChatReply, ChatRequest, Role
 
 REQUEST = ChatRequest(role=Role.WRITE, problem="conv2d", target="cuda", parent="ab" * 8, system="s", prompt="p")
 PROVENANCE = "model: a model, through the mailbox\ndate: 2026-11-21\nruns: [r1]\nnote: As they came.\n"
@@ -83,3 +84,44 @@ def test_a_spoilt_reply_is_no_missing_one(recording: Path) -> None:
 def test_replaying_needs_no_client() -> None:
     code = "import sys, agentgen.models.recorded, agentgen.models.mailbox; sys.exit('openai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+SAID = Provenance(model="a model", date=date(2026, 11, 21), runs=("r1",), note="As they came.")
+
+
+def test_what_is_recorded_replays(tmp_path: Path) -> None:
+    unnamed = ChatReply(text="---\nHere.", model="mailbox")
+    priced = ChatReply(text="There.", model="other", output_tokens=7, cost_usd=0.5, seconds=3.0)
+    again = REQUEST.model_copy(update={"attempt": 1})
+    folder = tmp_path / "recording"
+    assert record(folder, [(REQUEST, unnamed), (again, priced)], SAID) == Recorded(added=2, kept=0)
+    model = RecordedModel(folder)
+    assert model.provenance == SAID
+    assert (model.ask(REQUEST).text, model.ask(REQUEST).model) == (unnamed.text, "recorded (a model, 2026-11-21)")
+    assert (model.ask(again).model, model.ask(again).output_tokens) == ("recorded (other, 2026-11-21)", 7)
+
+
+def test_recording_another_run_adds_what_is_new_and_keeps_what_was_there(tmp_path: Path) -> None:
+    other = REQUEST.model_copy(update={"parent": "cd" * 8})
+    record(tmp_path, [(REQUEST, ChatReply(text="First.", model="a model"))], SAID)
+    later = SAID.model_copy(update={"runs": ("r2",), "date": date(2026, 11, 22), "note": "In haste."})
+    second = [(REQUEST, ChatReply(text="Second.", model="a model")), (other, ChatReply(text="New.", model="a model"))]
+    assert record(tmp_path, second, later) == Recorded(added=1, kept=1)
+    assert record(tmp_path, second, later) == Recorded(added=0, kept=1)
+    model = RecordedModel(tmp_path)
+    assert (model.ask(REQUEST).text, model.ask(other).text) == ("First.", "New.")
+    assert model.provenance.runs == ("r1", "r2")
+    assert model.provenance.date == date(2026, 11, 22)
+    assert model.provenance.note == "As they came. In haste."
+
+
+def test_two_models_do_not_share_a_recording(tmp_path: Path) -> None:
+    record(tmp_path, [], SAID)
+    with pytest.raises(BadInput, match="holds replies of 'a model', these are of 'another'"):
+        record(tmp_path, [], SAID.model_copy(update={"model": "another"}))
+
+
+def test_a_recording_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"the recording .*file cannot be written"):
+        record(tmp_path / "file", [(REQUEST, ChatReply(text="x", model="m"))], SAID)

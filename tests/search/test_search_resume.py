@@ -13,7 +13,7 @@ from agentgen.records import events
 from agentgen.records.candidate import Language
 from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.run import Plan, RunStatus
-from agentgen.search.loop import SearchResult
+from agentgen.search.loop import SearchResult, evaluate_pending
 from agentgen.store.ledger import Ledger, open_ledger
 
 
@@ -186,3 +186,31 @@ def test_an_answer_that_comes_late_does_not_change_who_else_was_chosen(ledger: L
     late = NothingRecorded("it will not come")
     assert search(ledger, ScriptedModel(answer), ReplayJudge()) == DONE
     assert [row[3] for row in told(ledger)[4:]] == ["Tiles'", "Tiles'", "Threads", "Threads"]
+
+
+def test_pending_candidates_are_judged_elsewhere_and_nobody_is_asked(ledger: Ledger) -> None:
+    """`agentgen evaluate`: written where the device is away, judged where there is no model, gone on with."""
+    with open_ledger("sqlite://") as undisturbed:
+        search(undisturbed, ScriptedModel(script), ReplayJudge())
+        whole = told(undisturbed)
+    ledger.create_run(make_run(PLAN))
+    ledger.set_target("run-1", TARGET)
+    for _ in range(10):
+        asked = ScriptedModel(script)
+        result = search(ledger, asked, ReplayJudge(away=True))
+        if result == DONE:
+            break
+        judge, events_seen = ReplayJudge(), list[events.Event]()
+        count = evaluate_pending(ledger.run("run-1"), ledger, judge, events_seen.append)
+        assert count == result.evaluations == judge.calls > 0
+        assert evaluate_pending(ledger.run("run-1"), ledger, judge, lambda _event: None) == 0
+    assert told(ledger) == whole
+
+
+def test_evaluating_where_the_device_is_not_leaves_everything_pending(ledger: Ledger) -> None:
+    ledger.create_run(make_run(PLAN))
+    ledger.set_target("run-1", TARGET)
+    search(ledger, ScriptedModel(script), ReplayJudge(away=True))
+    with pytest.raises(DeviceNotFound):
+        evaluate_pending(ledger.run("run-1"), ledger, ReplayJudge(away=True), lambda _event: None)
+    assert not ledger.trials("run-1")
