@@ -18,14 +18,12 @@ import torch
 
 from agentgen.errors import ReferenceInvalid
 from agentgen.records.admission import Admission
-from agentgen.records.machine import TensorShape
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.sandbox.guest.candidate import set_arithmetic
 from agentgen.verify import draws
 from agentgen.verify import inputs as drawing
 from agentgen.verify.check import truth
 from agentgen.verify.draws import Family
-from agentgen.verify.inputs import Spec
 from agentgen.verify.numerics import FLOOR, Pool
 from agentgen.verify.reference import Reference, load
 
@@ -55,8 +53,8 @@ def admit(problem: Problem, device: str, arithmetic: Arithmetic) -> Admission:
         arithmetic=arithmetic,
         device=device,
         reasons=tuple(" ".join(reason.split()) for reason in reasons),
-        inputs=tuple(map(_shape, examination.reference.inputs)) if examination else (),
-        outputs=tuple(map(_shape, examination.reference.outputs)) if examination else (),
+        inputs=tuple(map(drawing.described, examination.reference.inputs)) if examination else (),
+        outputs=tuple(map(drawing.described, examination.reference.outputs)) if examination else (),
         families=tuple(examination.families) if examination else (),
         seconds=time.perf_counter() - start,
     )
@@ -157,8 +155,3 @@ def _bytes(x: torch.Tensor) -> torch.Tensor:
 def _gib(device: str) -> str:
     free, total = torch.cuda.mem_get_info(device)
     return f"{free / 2**30:.0f} of {total / 2**30:.0f} GiB were free"
-
-
-def _shape(spec: Spec) -> TensorShape:
-    shape, dtype = spec
-    return TensorShape(shape=shape, dtype=str(dtype).removeprefix("torch."))

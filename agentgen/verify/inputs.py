@@ -21,6 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from agentgen.errors import ReferenceInvalid
+from agentgen.records.machine import TensorShape
 from agentgen.verify.draws import Distribution, Family, fill
 
 Spec = tuple[tuple[int, ...], torch.dtype]
@@ -63,6 +64,12 @@ def spec_bytes(spec: Spec) -> int:
     """Returns the bytes of a tensor of that shape and dtype."""
     shape, dtype = spec
     return math.prod(shape) * dtype.itemsize
+
+
+def described(spec: Spec) -> TensorShape:
+    """Returns a tensor's shape and dtype as reports have it."""
+    shape, dtype = spec
+    return TensorShape(shape=shape, dtype=str(dtype).removeprefix("torch."))
 
 
 def signature(get_inputs: Callable[[], Any]) -> Signature:

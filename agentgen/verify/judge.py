@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
-
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.machine import Ceilings, Machine, Target, TensorShape
+from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
 from agentgen.records.trial import Outcome, Timing
@@ -20,6 +18,7 @@ from agentgen.verify.baselines import Call, baselines
 from agentgen.verify.check import Audit, Findings, check_workload
 from agentgen.verify.clock import Page
 from agentgen.verify.draws import Family
+from agentgen.verify.inputs import described
 from agentgen.verify.own_work import judge_coverage
 from agentgen.verify.rig import build_rigs
 from agentgen.verify.session import Session
@@ -82,9 +81,9 @@ class Judge:
             ceilings=self._ceilings,
             workload=reference.workload,
             constants=reference.constants,
-            inputs=tuple(_shape(shape, dtype) for shape, dtype in reference.inputs),
-            outputs=tuple(_shape(shape, dtype) for shape, dtype in reference.outputs),
-            parameters={name: _shape(tuple(t.shape), t.dtype) for name, t in self.main.initial_state.items()},
+            inputs=tuple(map(described, reference.inputs)),
+            outputs=tuple(map(described, reference.outputs)),
+            parameters={name: described((tuple(t.shape), t.dtype)) for name, t in self.main.initial_state.items()},
             flops=self._work.flops,
             bytes_moved=self._work.bytes_moved,
             bound_us=bound_us,
@@ -183,7 +182,3 @@ class Judge:
 def _arithmetics(machine: Machine, arithmetic: Arithmetic) -> tuple[Arithmetic, ...]:
     # A CPU has no TF32, and its half-precision products can take seconds: only what is asked for is measured there.
     return tuple(Arithmetic) if machine.device_type == "cuda" else (arithmetic,)
-
-
-def _shape(shape: tuple[int, ...], dtype: torch.dtype) -> TensorShape:
-    return TensorShape(shape=shape, dtype=str(dtype).removeprefix("torch."))
