@@ -26,6 +26,7 @@ from agentgen.verify.check import truth
 from agentgen.verify.draws import Family
 from agentgen.verify.numerics import FLOOR, Pool
 from agentgen.verify.reference import Reference, load
+from agentgen.verify.rig import bits
 
 Tensors = Sequence[torch.Tensor]
 
@@ -93,7 +94,7 @@ class _Examination:
         inputs = self._draw(Family.NORMAL)
         before = [x.clone() for x in inputs]
         one = [y.clone() for y in self.reference.torch_outputs(inputs)]
-        if not all(torch.equal(_bytes(x), _bytes(y)) for x, y in zip(inputs, before, strict=True)):
+        if not all(torch.equal(bits(x), bits(y)) for x, y in zip(inputs, before, strict=True)):
             return ["the reference changes its inputs"]
         two = self.reference.torch_outputs(inputs)
         for a, b in zip(one, two, strict=True):
@@ -142,14 +143,10 @@ def _mean(y: torch.Tensor) -> float:
 
 def _relative(a: torch.Tensor, b: torch.Tensor) -> float:
     """Returns ||a - b|| / ||a||; 0 where they are the same, NaN included."""
-    if torch.equal(_bytes(a), _bytes(b)):
+    if torch.equal(bits(a), bits(b)):
         return 0.0
     wide = a.double()
     return ((wide - b.double()).norm() / wide.norm()).item()
-
-
-def _bytes(x: torch.Tensor) -> torch.Tensor:
-    return x.contiguous().view(-1).view(torch.uint8)
 
 
 def _gib(device: str) -> str:

@@ -11,7 +11,7 @@ import math
 import torch
 
 from agentgen.errors import ReferenceInvalid
-from agentgen.records.problem import Problem
+from agentgen.records.problem import Problem, Workload
 from agentgen.sandbox.guest.memory import NoDeviceMemory
 from agentgen.verify import draws
 from agentgen.verify import inputs as drawing
@@ -34,12 +34,10 @@ def build_rigs(problem: Problem, device: str, cache_bytes: int) -> dict[str, Rig
         ReferenceInvalid: the reference does not run, or none of them fits.
     """
     for workload in (problem.main, *problem.smaller):
-        try:
-            timed = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=True)
-            timed.rehearse()
+        timed = _rehearsed(problem, workload, device, cache_bytes)
+        if timed:
             break
-        except (torch.OutOfMemoryError, NoDeviceMemory):
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()  # here, where the failure's own tensors are gone: a region cannot use cached memory
     else:
         tried = ", ".join(workload.name for workload in (problem.main, *problem.smaller))
         raise ReferenceInvalid(f"{problem.name}: {device} has too little memory for its workloads {tried}")
@@ -48,6 +46,19 @@ def build_rigs(problem: Problem, device: str, cache_bytes: int) -> dict[str, Rig
         if workload is not problem.main:
             rigs[workload.name] = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=False)
     return rigs
+
+
+def _rehearsed(problem: Problem, workload: Workload, device: str, cache_bytes: int) -> Rig | None:
+    """Returns the rig to be timed; None, and nothing left of it, where the GPU has not the memory."""
+    rig: Rig | None = None
+    try:
+        rig = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=True)
+        rig.rehearse()
+        return rig
+    except (torch.OutOfMemoryError, NoDeviceMemory):
+        if rig:
+            rig.close()
+        return None
 
 
 class Rig:
@@ -66,6 +77,11 @@ class Rig:
         self.source = draws.generator(torch.device(device))
         self._device = device
         self.sets = _set_count(reference, cache_bytes) if rotate else 2
+        # Before the region, which a failure here would leave allocated.
+        self.private = [
+            [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in reference.inputs]
+            for _ in range(self.sets)
+        ]
         layout = [*reference.inputs * self.sets, *reference.outputs * self.sets]
         self.region = Region(reference.workload, layout, device)
         per_set = len(reference.inputs)
@@ -76,7 +92,6 @@ class Rig:
         self.output_rows = [list(range(first + k * width, first + (k + 1) * width)) for k in range(self.sets)]
         self.inputs = [[self.region.tensors[i] for i in row] for row in places]
         self.outputs = [[self.region.tensors[i] for i in row] for row in self.output_rows]
-        self.private = [[x.clone() for x in row] for row in self.inputs]
         self._free = True
         # Names and initial values as constructed: the distribution that secret weights keep.
         self._initial = {name: tensor.detach().clone() for name, tensor in reference.state().items()}
@@ -145,7 +160,7 @@ class Rig:
     def inputs_unchanged(self, which: int) -> bool:
         """Whether the guest's view of input set `which` still holds what was drawn."""
         pairs = zip(self.private[which], self.inputs[which], strict=True)
-        return all(torch.equal(_bits(x), _bits(seen)) for x, seen in pairs)
+        return all(torch.equal(bits(x), bits(seen)) for x, seen in pairs)
 
     def close(self) -> None:
         """Gives the shared memory back."""
@@ -162,5 +177,6 @@ def _set_count(reference: Reference, cache_bytes: int) -> int:
     return max(2, min(wanted, MAX_SETS, affordable))
 
 
-def _bits(x: torch.Tensor) -> torch.Tensor:
+def bits(x: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor's bytes: in them NaN equals itself, and a minus zero is no zero."""
     return x.contiguous().view(-1).view(torch.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections.abc import Iterator
@@ -175,6 +176,33 @@ def test_the_timed_rig_comes_first_and_every_workload_has_one() -> None:
     assert list(rigs) == [workload.name for workload in small_conv().workloads]
     for rig in rigs.values():
         rig.close()
+
+
+def test_a_workload_that_runs_out_of_memory_when_rehearsed_leaves_nothing_behind() -> None:
+    """Not on the zeros it is loaded with, but on the first real draw."""
+    reference = LOOKUP.replace("x[index] * scale, index + 1", "room(x) * x").replace("self, x, index, scale", "self, x")
+    reference = re.sub(r"return \[torch.randn.*", "return [torch.randn(n)]", reference) + (
+        "n = 1000\n"
+        "def room(x):\n"
+        "    if x.numel() > 100 and x.any():\n"
+        "        raise torch.OutOfMemoryError('no room')\n"
+        "    return x\n"
+    )
+    problem = Problem(
+        name="p",
+        title="P",
+        reference=reference,
+        workloads=(Workload(name="main"), Workload(name="tiny", constants={"n": 3})),
+        smaller=(Workload(name="half", constants={"n": 500}), Workload(name="small", constants={"n": 100})),
+        arithmetic=Arithmetic.FP32,
+    )
+    open_before = len(os.listdir("/proc/self/fd"))
+    rigs = build_rigs(problem, "cpu", 0)
+    assert list(rigs) == ["small", "tiny"]
+    while rigs:
+        rigs.popitem()[1].close()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == open_before
 
 
 @pytest.mark.gpu
