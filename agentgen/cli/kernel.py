@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentgen import config, wiring
@@ -36,6 +37,8 @@ class Asked:
     language: str | None
     effort: Effort
     timing: bool
+    explanations: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the checks are about, where that is asked for."""
 
 
 def evaluate(asked: Asked, *, as_json: bool) -> int:
@@ -67,7 +70,7 @@ def evaluate(asked: Asked, *, as_json: bool) -> int:
         if workload != problem.main.name:
             console.print(f"timed at workload {workload!r}: the device has too little memory for main")
         trial = judge.evaluate(candidate, on_stage, timing=asked.timing)
-    console.print(findings(trial, all_accuracy=asked.effort is Effort.FULL))
+    console.print(findings(trial, all_accuracy=asked.effort is Effort.FULL, explanations=asked.explanations))
     if as_json:
         answer({**trial_json(trial), "language": candidate.language.value, "device": device})
     return 0 if trial.accepted else REJECTED

@@ -7,10 +7,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from agentgen.cli.answer import answer
 from agentgen.cli.kernel import Asked, evaluate
 from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption
+from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.records.run import Effort
+from agentgen.report.trial import catalogue
+from agentgen.workers import local
 
 
 def verify(
@@ -20,6 +24,7 @@ def verify(
     language: LanguageOption = None,
     arithmetic: ArithmeticOption = None,
     timing: Annotated[bool, Parameter(name="--timing", negative="--no-timing")] = True,
+    explain: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json: Json = False,
 ) -> int:
     """Judge one kernel.
@@ -27,6 +32,14 @@ def verify(
     Args:
         reference: KernelBench-style file that states the problem.
         timing: Race it against the baseline once it is known to be right.
+        explain: Say of each check what it catches and what not; without PATHS, of all there are.
     """
+    explanations = local.explain() if explain else {}
+    if explain and not paths:
+        screen().print(catalogue(explanations))
+        if json:
+            answer({"checks": dict(explanations)})
+        return 0
     layer = Layer(device=device, arithmetic=arithmetic)
-    return evaluate(Asked(paths, reference, layer, language, Effort.QUICK, timing), as_json=json)
+    asked = Asked(paths, reference, layer, language, Effort.QUICK, timing, explanations)
+    return evaluate(asked, as_json=json)

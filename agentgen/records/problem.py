@@ -39,6 +39,13 @@ class OwnWork(StrEnum):
     """ATen, cuBLAS and cuDNN are allowed, and the trial says so."""
 
 
+class Demand(StrEnum):
+    """What becomes of a kernel that does not meet a property which not every user needs."""
+
+    REQUIRED = "required"
+    REPORTED = "reported"
+
+
 class Workload(Record):
     """One set of sizes: constants of the reference module that are overridden before `get_inputs` is called."""
 
@@ -63,15 +70,23 @@ class Problem(Record):
     """The one named `main` is timed; all are checked."""
     smaller: tuple[Workload, ...] = ()
     """Timed instead of `main` on a GPU with too little memory for it: the first that fits."""
+    neighbours: tuple[Workload, ...] = ()
+    """Shapes near `main` (half, double, one item, ragged) at which a kernel is checked and timed as well, to say how
+    special it is."""
     arithmetic: Arithmetic
     own_work: OwnWork = OwnWork.STRICT
+    strided_inputs: Demand = Demand.REPORTED
+    """Inputs whose rows do not follow each other: a kernel may refuse them; being wrong on them in silence fails it
+    where this is required."""
+    special_values: Demand = Demand.REPORTED
+    """NaN and Inf, where torch has them."""
     flops: int | None = None
     """Floating-point operations of one call at `main`, for when torch's own count misses something. Per device size
     it would differ, so it is only read on a GPU; a CPU always counts."""
 
     @model_validator(mode="after")
     def _has_main(self) -> Problem:
-        names = [workload.name for workload in (*self.workloads, *self.smaller)]
+        names = [workload.name for workload in (*self.workloads, *self.smaller, *self.neighbours)]
         if "main" in names[len(self.workloads) :] or names.count("main") != 1 or len(set(names)) != len(names):
             raise ValueError(f"workloads must have distinct names and exactly one 'main', not {names}")
         return self

@@ -36,7 +36,8 @@ class Check(Record):
     """One thing that was looked at, and what was seen."""
 
     name: str
-    passed: bool
+    passed: bool | None
+    """None: it decided nothing. It was skipped, or it only reports; the evidence says which."""
     evidence: str
 
 
@@ -55,6 +56,8 @@ class Accuracy(Record):
     """Largest |out - oracle| over what the element gate allows; 1 is the limit."""
     gated: bool = True
     """False where one ulp of the inputs moves the oracle by more than 1e-2: reported only."""
+    reached: Arithmetic | None = None
+    """The most accurate arithmetic whose gates these errors meet; None: not even that of bf16."""
 
     @property
     def share_of_limit(self) -> float:
@@ -112,6 +115,15 @@ class Speedup(Record):
     """`low` lies above the margin by which identical kernels in different processes were seen to differ."""
 
 
+class Neighbour(Record):
+    """The same kernel at a neighbouring shape: how special is it?"""
+
+    workload: str
+    median_us: float = Field(gt=0)
+    speedup: Speedup
+    """Against eager torch there."""
+
+
 class BuildReport(Record):
     """What a compiler said of one kernel."""
 
@@ -121,7 +133,7 @@ class BuildReport(Record):
     shared_bytes: int | None = None
 
 
-Stage = Literal["start", "build", "check", "audit", "time"]
+Stage = Literal["start", "build", "check", "state", "audit", "time", "general", "certify"]
 
 
 class Trial(Record):
@@ -135,10 +147,15 @@ class Trial(Record):
     reasons: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     accuracy: tuple[Accuracy, ...] = ()
+    accuracy_class: Arithmetic | None = None
+    """The most accurate arithmetic whose gates are met everywhere: fp32 for a kernel of a TF32 problem that is better
+    than it must be. None: not even bf16's, or never looked."""
     build: tuple[BuildReport, ...] = ()
     timing: Timing | None = None
     speedups: tuple[Speedup, ...] = ()
     """One per baseline, the fastest baseline first."""
+    neighbours: tuple[Neighbour, ...] = ()
+    """The problem's neighbouring shapes, as far as they were timed."""
     roofline_fraction: float | None = None
     seconds: Mapping[Stage, float] = {}
     log: str = ""
@@ -151,7 +168,7 @@ class Trial(Record):
                 raise ValueError(f"a {self.outcome} trial has no timing")
             if not self.reasons:
                 raise ValueError(f"a {self.outcome} trial says why")
-        elif any(not check.passed for check in self.checks):
+        elif any(check.passed is False for check in self.checks):
             raise ValueError("a PASSED trial has no failed check")
         return self
 
@@ -164,3 +181,8 @@ class Trial(Record):
     def speedup(self) -> Speedup | None:
         """Against the fastest baseline."""
         return self.speedups[0] if self.speedups else None
+
+    @property
+    def worst_neighbour(self) -> Neighbour | None:
+        """The neighbouring shape at which it does worst."""
+        return min(self.neighbours, key=lambda n: n.speedup.ratio, default=None)

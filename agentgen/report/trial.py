@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -11,13 +13,19 @@ from agentgen.report import figures
 from agentgen.report.layout import table
 from agentgen.report.table import outcome_style
 
+Explanations = Mapping[str, str]
+"""What each check catches and what not, by its name."""
 
-def findings(trial: Trial, *, all_accuracy: bool = False) -> RenderableType:
+
+def findings(
+    trial: Trial, *, all_accuracy: bool = False, explanations: Explanations | None = None
+) -> RenderableType:
     """Returns everything there is to say about a trial.
 
     Args:
         trial: what the judge found.
         all_accuracy: show each workload and family; otherwise only the worst of each workload.
+        explanations: shown below the evidence of each check.
     """
     parts: list[RenderableType] = [
         Text.assemble(
@@ -26,9 +34,10 @@ def findings(trial: Trial, *, all_accuracy: bool = False) -> RenderableType:
     ]
     parts += [Text(f"  {reason}") for reason in trial.reasons]
     if trial.checks:
-        parts.append(_checks(trial))
+        parts.append(_checks(trial, explanations or {}))
     if trial.accuracy:
         parts.append(_accuracy(trial, all_accuracy=all_accuracy))
+        parts.append(Text(f"accuracy class reached everywhere: {_class(trial)}"))
     if trial.build:
         parts.append(_build(trial))
     if trial.timing:
@@ -37,6 +46,8 @@ def findings(trial: Trial, *, all_accuracy: bool = False) -> RenderableType:
         parts.append(Text("not timed", style="yellow"))
     if trial.speedups:
         parts.append(_speedups(trial))
+    if trial.neighbours:
+        parts.append(_neighbours(trial))
     if trial.log and not trial.accepted:
         parts += [
             Text("what the candidate printed last (shown, not trusted):", style="dim"),
@@ -54,11 +65,42 @@ def trial_json(trial: Trial) -> dict[str, object]:
     return {"accepted": trial.accepted, **trial.model_dump(mode="json"), "speedup": speedup}
 
 
-def _checks(trial: Trial) -> Table:
+def catalogue(explanations: Explanations) -> RenderableType:
+    """Returns all checks there are, with what they catch and what not."""
+    shown = table("what the judge looks at", "check", "what it catches, and what not")
+    for name, text in explanations.items():
+        shown.add_row(name, Text(text))
+    return shown
+
+
+_MARKS = {True: ("ok", "green"), False: ("FAILED", "red"), None: (figures.NOT_MEASURED, "yellow")}
+
+
+def _checks(trial: Trial, explanations: Explanations) -> Table:
     shown = table("checks", "check", "", "evidence")
     for check in trial.checks:
-        mark = Text("ok", style="green") if check.passed else Text("FAILED", style="red")
-        shown.add_row(check.name, mark, Text(check.evidence))
+        word, style = _MARKS[check.passed]
+        evidence = Text(check.evidence)
+        explanation = explanations.get(check.name.split(": ")[0]) or explanations.get(check.name)
+        if explanation:
+            evidence.append(f"\n{explanation}", style="dim")
+        shown.add_row(check.name, Text(word, style=style), evidence)
+    return shown
+
+
+def _class(trial: Trial) -> str:
+    reached = trial.accuracy_class
+    if reached is None:
+        return "none; not even bf16"
+    better = reached is not trial.arithmetic
+    return f"{reached.value} (the problem asks for {trial.arithmetic.value})" if better else reached.value
+
+
+def _neighbours(trial: Trial) -> Table:
+    shown = table("neighbouring shapes", "shape", "its median", "speedup over eager torch [95%]", "")
+    for near in trial.neighbours:
+        word = Text("worst", style="yellow") if near is trial.worst_neighbour else Text("")
+        shown.add_row(near.workload, figures.time(near.median_us), figures.speedup(near.speedup), word)
     return shown
 
 

@@ -25,6 +25,8 @@ from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
 from agentgen.sandbox.wire import Channel, Message, close_all, pair
 
 LOG_BYTES = 16384
+ANSWER_BYTES = 4 << 20
+"""Limit of one message from a guest: parsed, JSON can take thirty times its size. 10,000 parameters take 2 MiB."""
 ZYGOTE_START_S = 120.0
 FORK_S = 20.0
 
@@ -43,13 +45,16 @@ def default_limits(device: str) -> dict[str, int]:
 class ProcessSandbox:
     """A zygote and the guests forked from it."""
 
-    def __init__(self, device: str, arch: str | None = None, *, interpret: bool = False) -> None:
+    def __init__(
+        self, device: str, arch: str | None = None, *, interpret: bool = False, preload: Path | None = None
+    ) -> None:
         """Starts the zygote; its warm-up goes on in the background until the first `start`.
 
         Args:
             device: `cpu` or `cuda:N`.
             arch: The device's architecture for compilers, e.g. `sm_90a`; None on a CPU.
             interpret: Triton kernels run in Triton's interpreter (its decorators read this when they are imported).
+            preload: A shared library to load first: the guarding allocator (`sandbox.guard`).
         """
         self._device = device
         # Goes with this object, too, where a judge fails before it could close it.
@@ -59,9 +64,9 @@ class ProcessSandbox:
         command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote"]
         command += ["--channel", str(theirs.fileno()), "--device", device]
         command += ["--arch", arch] if arch else []
-        environment = _environment(self._folder, interpret)
+        variables = environment(self._folder, interpret=interpret, preload=preload)
         self._process = subprocess.Popen(
-            command, env=environment, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
+            command, env=variables, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
         )
         theirs.close()
         self._ready = False
@@ -84,7 +89,7 @@ class ProcessSandbox:
         scratch = self._folder / f"guest-{candidate}"
         scratch.mkdir(exist_ok=True)
         self._users[scratch] += 1
-        ours, theirs = pair()
+        ours, theirs = pair(ANSWER_BYTES)
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
         try:
             message = {"scratch": str(scratch), "limits": default_limits(self._device)}
@@ -149,7 +154,7 @@ class ProcessGuest:
         self.pid = pid
         self._sandbox = sandbox
         self._channel = channel
-        self._scratch = scratch
+        self.scratch = scratch
         self._status: int | None = None
         self._killed = False
         self._hung_up = False
@@ -158,8 +163,13 @@ class ProcessGuest:
         self._reader.start()
 
     def post(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
-        """Sends a command."""
-        self._channel.send(message, fds)
+        """Sends a command. What lies there before it is no answer to it: taken for one, it would stop our clock."""
+        try:
+            self._channel.require_silence()
+            self._channel.send(message, fds)
+        except PeerClosed:
+            self._hung_up = True
+            raise
 
     def answer(self, timeout_s: float) -> dict[str, Any]:
         """Returns the claim."""
@@ -168,7 +178,9 @@ class ProcessGuest:
         except PeerClosed:
             self._hung_up = True  # it is ending: its exit status is on the way
             raise
-        close_all(unwanted)
+        if unwanted:
+            close_all(unwanted)
+            raise ProtocolError("the guest sent descriptors")
         return answer
 
     def pause(self) -> None:
@@ -184,13 +196,15 @@ class ProcessGuest:
         if self._killed:
             return
         self._killed = True
-        self._status = self._status if self._status is not None else self._sandbox.exit_status(self.pid)
-        self._signal(signal.SIGKILL)
-        if self._status is None:
-            self._sandbox.exit_status(self.pid, timeout_s=10)
-        self._channel.close()
-        self._reader.join(1)
-        self._sandbox.leave(self._scratch)
+        try:
+            self._status = self._status if self._status is not None else self._sandbox.exit_status(self.pid)
+            self._signal(signal.SIGKILL)
+            if self._status is None:
+                self._sandbox.exit_status(self.pid, timeout_s=10)
+        finally:
+            self._channel.close()
+            self._reader.join(1)
+            self._sandbox.leave(self.scratch)
 
     @property
     def exit_status(self) -> int | None:
@@ -215,8 +229,8 @@ class ProcessGuest:
                 del self._tail[:-LOG_BYTES]
 
 
-def _environment(folder: Path, interpret: bool) -> dict[str, str]:
-    """Returns the zygote's whole environment."""
+def environment(folder: Path, *, interpret: bool = False, preload: Path | None = None) -> dict[str, str]:
+    """Returns the whole environment of a process that runs a candidate in `folder`."""
     kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     programs = os.path.dirname(sys.executable)  # ninja, which load_inline calls, lies beside an unactivated Python
     return {
@@ -232,4 +246,5 @@ def _environment(folder: Path, interpret: bool) -> dict[str, str]:
         "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin after a parallel region would slow the other side's window
         "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         **({"TRITON_INTERPRET": "1"} if interpret else {}),
+        **({"LD_PRELOAD": str(preload)} if preload else {}),
     }

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 
 class Guest(Protocol):
     """One process group that holds one candidate."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process that serves, as the judge's own system counts."""
+        ...
+
+    @property
+    def scratch(self) -> Path:
+        """The folder it works in, as the judge sees it."""
+        ...
 
     def post(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
         """Sends a command.

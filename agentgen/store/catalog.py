@@ -140,7 +140,7 @@ def parse_reference(reference: str, path: Path) -> ast.Module:
 def _require_constants(problem: Problem, module: ast.Module, definition: Path) -> None:
     """Raises BadInput where a workload overrides what the reference does not have: a typing error, silently ignored."""
     known = set(_bound(module))
-    for workload in (*problem.workloads, *problem.smaller):
+    for workload in (*problem.workloads, *problem.smaller, *problem.neighbours):
         for field in ("constants", "cpu_constants"):
             overridden: Mapping[str, object] = getattr(workload, field)
             for name in overridden:

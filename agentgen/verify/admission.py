@@ -112,13 +112,12 @@ class _Examination:
         self.reference.set_state(draws.weights(self._state, family, self._source))
         fitted = [_mean(y) for y in self.reference.torch_outputs(self._draw(family))]
         inputs = self._draw(family)
-        oracle, by_torch, moved = truth(self.reference, inputs, self._source)
+        right = truth(self.reference, inputs, self._source)
         for answer in list(self._unfailed):
-            outputs = _trivial(answer, by_torch, inputs, fitted)
+            outputs = _trivial(answer, right.by_torch, inputs, fitted)
             exact = family is Family.INTEGERS
             pool = Pool("main", family.value, self._arithmetic, must_be_exact=exact)
-            for place, out in enumerate(outputs):
-                pool.add(out, oracle[place], by_torch[place], [other[place] for other in moved])
+            right.add_to(pool, outputs)
             self._gated = self._gated or pool.gated
             if pool.problems():
                 self._unfailed.remove(answer)

@@ -17,7 +17,7 @@ Call = Callable[..., Any]
 COMPILE_MODES = ("default", "max-autotune-no-cudagraphs", "max-autotune")
 
 
-def baselines(reference: Reference, arithmetic: Arithmetic, effort: Effort) -> Mapping[str, Call]:
+def baselines(reference: Reference, arithmetic: Arithmetic, effort: Effort = Effort.QUICK) -> Mapping[str, Call]:
     """Returns the callables by name. `full` effort adds `torch.compile` in three modes (1-10 s each to build).
 
     Args:

@@ -1,26 +1,66 @@
-"""What a guest answers, taken apart with suspicion: these records are checked before anything reads them."""
+"""What a guest answers, taken apart with suspicion: these records are checked before anything reads them.
+
+Whatever passes can be printed, stored and computed with: no number is beyond what can be meant, no text holds what a
+terminal obeys or a file refuses. What is shown to people is escaped; what is compared with names is refused instead.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agentgen.records.trial import BuildReport, Outcome
 
-Text = Annotated[str, Field(max_length=20_000)]
+MAX_TEXT = 20_000
+MAX_ENTRIES = 10_000
+
+
+def shown(text: str) -> str:
+    """Returns `text` with control characters, halves of surrogate pairs and whatever else cannot be printed escaped."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def _escaped(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value  # refused for its type
+    if len(value) > MAX_TEXT:
+        raise ValueError(f"a text of {len(value)} characters")
+    return shown(value)
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("a name that cannot be printed")
+    return text
+
+
+def _plausible(build: BuildReport) -> BuildReport:
+    """Refuses figures that no compiler reports."""
+    figures = (build.registers, build.spill_bytes, build.shared_bytes)
+    if any(figure is not None and not 0 <= figure < 1 << 31 for figure in figures):
+        raise ValueError("a kernel with impossible figures")
+    return build.model_copy(update={"kernel": _escaped(build.kernel)})
+
+
+Shown = Annotated[str, BeforeValidator(_escaped)]
+Name = Annotated[str, Field(max_length=1000), AfterValidator(_printable)]
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+"""Up to what a float and JSON's other readers hold exactly."""
+Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+"""Seconds or microseconds. NaN, which JSON lets through, would agree with every clock."""
 
 
 class _Claim(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=False)
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
 class FailureClaim(_Claim):
     """What the guest says the candidate raised."""
 
-    kind: Text
-    message: Text
-    traceback: Text = ""
+    kind: Shown
+    message: Shown
+    traceback: Shown = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -31,10 +71,18 @@ class FailureClaim(_Claim):
 class StateClaim(_Claim):
     """One parameter or buffer."""
 
-    name: Text
-    shape: Annotated[list[int], Field(max_length=16)]
-    dtype: Text
-    digest: Text
+    name: Name
+    shape: Annotated[list[Count], Field(max_length=16)]
+    dtype: Name
+    digest: Name
+
+
+class KernelClaim(_Claim):
+    """What CUPTI saw of one kernel."""
+
+    name: Shown
+    count: Count
+    us: Amount
 
 
 class Claim(_Claim):
@@ -42,13 +90,21 @@ class Claim(_Claim):
 
     ok: bool
     failure: FailureClaim | None = None
-    state: Annotated[list[StateClaim], Field(max_length=10_000)] = []
+    state: Annotated[list[StateClaim], Field(max_length=MAX_ENTRIES)] = []
     prepare: bool = False
-    builds: Annotated[list[BuildReport], Field(max_length=1000)] = []
-    seconds: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
-    """NaN, which JSON lets through, would agree with every clock."""
+    builds: Annotated[list[Annotated[BuildReport, AfterValidator(_plausible)]], Field(max_length=1000)] = []
+    seconds: Amount | None = None
     queued: bool = False
-    dispatched: dict[str, int] = {}
+    dispatched: Annotated[dict[Shown, Count], Field(max_length=MAX_ENTRIES)] = {}
+    samples: Annotated[dict[Shown, Count], Field(max_length=MAX_ENTRIES)] | None = None
+    kernels: Annotated[list[KernelClaim], Field(max_length=MAX_ENTRIES)] | None = None
+    busy_us: Amount | None = None
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.ok is (self.failure is not None):
+            raise ValueError("an answer is fine or says what failed")
+        return self
 
 
 _OUTCOMES = {
@@ -58,5 +114,6 @@ _OUTCOMES = {
     "layout": Outcome.WRONG_SHAPE,
     "dtype": Outcome.WRONG_DTYPE,
     "type": Outcome.CHEATED,
+    "state": Outcome.CHEATED,
     "crash": Outcome.CRASHED,
 }

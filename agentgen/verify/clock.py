@@ -55,6 +55,10 @@ class Page:
         self._wait(DONE, shot, timeout_s)
         return time.perf_counter() - start
 
+    def marked(self, shot: int) -> bool:
+        """Whether the mark is there."""
+        return _WORD.unpack_from(self._map, 4 * DONE)[0] == shot
+
     def close(self) -> None:
         """Unmaps the page."""
         os.close(self.fd)

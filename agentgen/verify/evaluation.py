@@ -7,13 +7,17 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+import torch
+
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.trial import BuildReport, Check, Clock, Outcome, Speedup, Stage, Timing, Trial
-from agentgen.verify.check import Findings
+from agentgen.records.trial import BuildReport, Check, Clock, Neighbour, Outcome, Speedup, Stage, Timing, Trial
+from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.judge import Judge
+from agentgen.verify.numerics import loosest
 from agentgen.verify.screens import screen
-from agentgen.verify.session import Rejected, Session
+from agentgen.verify.session import Session
 from agentgen.verify.timing import SHORT_US, summarise
+from agentgen.verify.tripwires import instruments_agree
 
 OnStage = Callable[[Stage], None]
 
@@ -29,10 +33,11 @@ def evaluate(judge: Judge, candidate: Candidate, on_stage: OnStage, *, timing: b
     """
     evaluation = Evaluation(judge, candidate, on_stage)
     try:
-        screen(candidate)
         evaluation.run(timing=timing)
     except Rejected as rejected:
         return evaluation.trial(rejected.outcome, rejected.reasons)
+    except torch.OutOfMemoryError as error:
+        return evaluation.starved(error)
     finally:
         evaluation.close()
     return evaluation.trial(Outcome.PASSED, ())
@@ -50,6 +55,7 @@ class Evaluation:
         self._seconds: dict[Stage, float] = {}
         self._timing: Timing | None = None
         self._speedups: tuple[Speedup, ...] = ()
+        self._neighbours: tuple[Neighbour, ...] = ()
 
     def run(self, *, timing: bool) -> None:
         """Goes through the stages.
@@ -58,23 +64,42 @@ class Evaluation:
             Rejected: at the first stage that finds the candidate at fault.
         """
         judge, language = self._judge, self._candidate.language
+        screen(self._findings, self._candidate, judge.problem.own_work)
         session = self._built_session()
         if language is Language.CUDA and judge.device == "cpu":
             raise Rejected(Outcome.NOT_RUN, _compiled_only(session.builds))
         with self._stage("check"):
             judge.check(session, self._candidate, self._findings)
+        with self._stage("state"):
+            judge.probe(session, self._candidate, self._findings)
         if language is Language.TRITON and judge.device == "cpu":
-            self._findings.passed(
-                "how", "checked by Triton's interpreter on small workloads; neither timed nor audited without a GPU"
-            )
+            how = "skipped: checked by Triton's interpreter on small workloads; neither timed nor audited without a GPU"
+            self._findings.note("audit", None, how)
             return
         with self._stage("audit"):
             extra = self._open_session()
-            judge.audit(extra, self._findings)
+            seen = judge.audit(extra, self._candidate, self._findings)
             extra.close()
         if timing:
             with self._stage("time"):
-                self._time(session)
+                median_us = self._time(session)
+            busy_us = None if seen.busy_us is None else seen.busy_us / judge.recorded_calls
+            instruments_agree(self._findings, busy_us, median_us)
+        with self._stage("general"):
+            self._neighbours = judge.neighbours(session, self._findings, timing=timing)
+
+    def starved(self, error: torch.OutOfMemoryError) -> Trial:
+        """Returns the trial of a candidate beside which the judge had no memory left.
+
+        Raises:
+            DeviceLost: it has none without the candidate either.
+        """
+        self.close()
+        self._judge.require_room(error)
+        return self.trial(
+            Outcome.OUT_OF_MEMORY,
+            ("the judge's own work found no memory beside this candidate, and finds it without: it takes too much",),
+        )
 
     def trial(self, outcome: Outcome, reasons: tuple[str, ...]) -> Trial:
         """Returns the record."""
@@ -82,7 +107,7 @@ class Evaluation:
         first = self._sessions[0] if self._sessions else None
         checks: list[Check] = list(self._findings.checks)
         if first and first.has_prepare:
-            checks.append(Check(name="prepare", passed=True, evidence="defined: untimed work after weights change"))
+            checks.append(Check(name="prepare", passed=None, evidence="defined: untimed work after weights change"))
         return Trial(
             candidate=self._candidate.id,
             problem=self._judge.problem.name,
@@ -92,9 +117,11 @@ class Evaluation:
             reasons=reasons,
             checks=tuple(checks),
             accuracy=tuple(self._findings.accuracy),
+            accuracy_class=loosest(row.reached for row in self._findings.accuracy if row.gated),
             build=first.builds if first else (),
             timing=self._timing if passed else None,
             speedups=self._speedups if passed else (),
+            neighbours=self._neighbours if passed else (),
             roofline_fraction=self._judge.score(self._timing) if passed and self._timing else None,
             seconds=self._seconds,
             log=first.guest.log[-4000:] if first else "",
@@ -105,7 +132,7 @@ class Evaluation:
         for session in self._sessions:
             session.close()
 
-    def _time(self, session: Session) -> None:
+    def _time(self, session: Session) -> float:
         judge = self._judge
         races = [judge.race(session, self._findings)]
         if judge.device != "cpu" and min(races[0].candidate_us) < SHORT_US:
@@ -115,6 +142,7 @@ class Evaluation:
                 races.append(judge.race(extra, self._findings))
                 extra.close()
         self._timing, self._speedups = summarise(races, Clock.WALL if judge.device == "cpu" else Clock.GATE)
+        return self._timing.median_us
 
     def _built_session(self) -> Session:
         with self._stage("start"):

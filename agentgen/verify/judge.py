@@ -5,29 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
+from agentgen.errors import DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
-from agentgen.records.trial import Outcome, Timing
+from agentgen.records.trial import Neighbour, Timing
 from agentgen.sandbox.process import ProcessSandbox
 from agentgen.sandbox.protocol import Sandbox
-from agentgen.verify import ceilings, roofline
+from agentgen.verify import ceilings, native, neighbours, own_work, roofline, state, tripwires
 from agentgen.verify import machine as machines
+from agentgen.verify.audit import Audit
 from agentgen.verify.baselines import Call, baselines
-from agentgen.verify.check import Audit, Findings, check_workload
+from agentgen.verify.check import check_workload
+from agentgen.verify.claims import Claim
 from agentgen.verify.clock import Page
 from agentgen.verify.draws import Family
+from agentgen.verify.findings import Findings
 from agentgen.verify.inputs import described
-from agentgen.verify.own_work import judge_coverage
-from agentgen.verify.rig import build_rigs
+from agentgen.verify.kernels import own_kernels
+from agentgen.verify.rig import Rig, build_rigs
 from agentgen.verify.session import Session
 from agentgen.verify.timing import Race, Stopwatch, race
 
-QUIET_TOLERANCE = 0.10
-"""A baseline that runs this much slower while a guest lives than before it did is being slowed."""
 INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.INTEGERS)
 """Triton's interpreter takes 0.1 s for what a GPU does in microseconds: three families on the small workloads."""
+RECORDED_S = 0.3
+"""Of calls under a CPU's sampler, which sees some 250 moments in a second of processor time."""
 
 
 class Judge:
@@ -47,6 +53,7 @@ class Judge:
         self._arch = machines.architecture(self.machine)
         self._sandbox: Sandbox = ProcessSandbox(device, self._arch)
         self._interpreter: Sandbox | None = None
+        self._near: tuple[list[neighbours.Near], list[str]] | None = None
         # The judge's own gate has words that no guest can write.
         self._page = Page() if device != "cpu" else None
         cache = self.machine.last_level_cache_bytes
@@ -60,11 +67,8 @@ class Judge:
         )
         self.main.draw_weights()
         self.main.draw_inputs(Family.NORMAL)
-        self._watch = Stopwatch(self.main, self._page, self._arch)
+        self._watch = self.stopwatch(self.main)
         self._quiet_us = self._watch.quiet_us(self._baselines)
-        self._floor_us = roofline.byte_floor_us(
-            self.main.reference, cache, ceilings.bandwidth_limit(self.machine, self._ceilings)
-        )
 
     def _is_whole(self) -> bool:
         """Whether the problem's own `main` is timed, not one of its smaller workloads."""
@@ -91,12 +95,20 @@ class Judge:
             baselines_us=self._quiet_us,
         )
 
+    def stopwatch(self, rig: Rig, *, near: bool = False) -> Stopwatch:
+        """Returns a stopwatch for a rig, by the judge's own gate on a GPU."""
+        return Stopwatch(rig, self._page, self._arch, near=near)
+
     def start_guest(self, candidate: Candidate) -> Session:
         """Starts a fresh guest, in Triton's interpreter where a Triton candidate meets a CPU."""
-        if candidate.language is Language.TRITON and self.device == "cpu":
+        if self.interprets(candidate):
             self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True)
             return Session(self._interpreter.start(candidate.id), None)
         return Session(self._sandbox.start(candidate.id), Page() if self._page else None)
+
+    def interprets(self, candidate: Candidate) -> bool:
+        """Whether Triton's interpreter stands for the GPU that is not here."""
+        return candidate.language is Language.TRITON and self.device == "cpu"
 
     def close(self) -> None:
         """Ends all guests and gives the memory back."""
@@ -108,71 +120,141 @@ class Judge:
 
     def check(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         """Checks every workload, small ones first: they find most mistakes in a fraction of the time."""
-        interpreted = candidate.language is Language.TRITON and self.device == "cpu"
-        # What the interpreter runs is meant for a GPU: there the problem's arithmetic is what it says.
-        gpu = self.problem.arithmetic
-        arithmetic = gpu if interpreted and gpu.on("cpu") is self.arithmetic else self.arithmetic
+        interpreted = self.interprets(candidate)
         # `main` is too slow for the interpreter, unless nothing else is there.
         names = list(reversed(self._rigs))
         names = names[:-1] or names if interpreted else names
         families = INTERPRETED if interpreted else tuple(Family)
         for name in names:
-            check_workload(session, self._rigs[name], arithmetic, families, findings)
+            check_workload(session, self._rigs[name], self._gates(candidate), families, findings)
 
-    def audit(self, session: Session, findings: Findings) -> None:
-        """Runs `main` once in an instrumented guest and decides whose work the answer was."""
-        rig = self.main
+    def probe(self, session: Session, candidate: Candidate, findings: Findings) -> None:
+        """Probes what the candidate may remember, share, assume or leave to chance."""
+        small, arithmetic = self.smallest, self._gates(candidate)
+        state.own_outputs(findings, session, small, arithmetic)
+        state.one_element(findings, session, small, arithmetic)
+        state.new_weights(findings, session, small, arithmetic)
+        state.strided_inputs(findings, session, small, arithmetic, self.problem.strided_inputs)
+        state.special_values(findings, session, small, self.problem.special_values)
+        state.same_answer(findings, session, small if self.interprets(candidate) else self.main, arithmetic)
+
+    @property
+    def smallest(self) -> Rig:
+        """The workload with the fewest bytes."""
+        return min(self._rigs.values(), key=lambda rig: sum(rig.reference.nbytes))
+
+    def _gates(self, candidate: Candidate) -> Arithmetic:
+        """What the interpreter runs is meant for a GPU: there the problem's arithmetic is what it says."""
+        gpu = self.problem.arithmetic
+        return gpu if self.interprets(candidate) and gpu.on("cpu") is self.arithmetic else self.arithmetic
+
+    def audit(self, session: Session, candidate: Candidate, findings: Findings) -> Claim:
+        """Runs `main` in an instrumented guest: on poisoned memory, then to see whose work the answer was.
+
+        Returns:
+            What the instruments saw of one window.
+        """
+        rig, policy = self.main, self.problem.own_work
         session.construct(rig)
         rig.draw_weights()
         session.set_weights(rig)
         rig.draw_inputs(Family.NORMAL)
         session.run(rig, 1)
-        rig.poison_outputs()
-        claim = session.run(rig, 1, record=True)
-        looked = Audit(rig, self.arithmetic, 1, 1, findings)
-        looked()
-        judge_coverage(claim.dispatched, self.problem.own_work, findings)
+        state.poisoned_memory(findings, session, rig, self.arithmetic)
+        rig.draw_inputs(Family.NORMAL)
+        calls = self.recorded_calls
+        audit = Audit(rig, self.arithmetic, calls, 1, findings)
+        audit.before()
+        claim = session.run(rig, calls, record=True)
+        audit.after()
+        audit.judge()
+        own_work.dispatches_no_compute(findings, claim.dispatched, policy)
+        own_kernels(findings, claim.kernels, candidate.source, session.builds, policy)
+        if self.device == "cpu":
+            libraries = native.own_libraries(session.guest.pid, session.mapped, session.guest.scratch)
+            native.borrows_no_symbols(findings, libraries, policy)
+            native.spends_time_in_own_code(findings, claim.samples or {}, libraries, claim.dispatched, policy)
+        return claim
+
+    @property
+    def recorded_calls(self) -> int:
+        """Calls under instruments."""
+        if self.device != "cpu":
+            return self.main.sets
+        return max(self.main.sets, int(1e6 * RECORDED_S / min(self._quiet_us.values())))
 
     def race(self, session: Session, findings: Findings) -> Race:
         """Races a warm guest against the baselines at `main`."""
-        rig = self.main
+        result = self.race_at(session, self.main, self._watch, self._baselines, self._quiet_us, findings)
+        if self._page:
+            tripwires.undisturbed(findings, result.baselines_us, self._quiet_us)
+        return result
+
+    def race_at(
+        self,
+        session: Session,
+        rig: Rig,
+        watch: Stopwatch,
+        raced: Mapping[str, Call],
+        quiet_us: Mapping[str, float],
+        findings: Findings,
+    ) -> Race:
+        """Races a guest that was checked at a rig against baselines there."""
         rig.draw_weights()
         session.set_weights(rig)
         rig.draw_inputs(Family.NORMAL)
         rig.poison_outputs()
         session.run(rig, 2)
-        seconds, _ = session.timed(rig, 2, rig.touch_inputs)
-        slowest = max(1e6 * seconds / 2, *self._quiet_us.values())
-        calls = self._watch.schedule.calls(slowest)
         every = 1 if self._page else 4
-        audit = Audit(rig, self.arithmetic, calls, every, findings)
-        result = race(self._watch, session, self._baselines, slowest, audit)
-        findings.passed("values while timed", f"{audit.looked} outputs of timed windows within the gate")
-        if self._page:
-            self._require_undisturbed(result, findings)
-        self._require_above_floor(result, findings)
+        calls, call_us = 2, 0.0
+        for _ in range(2):  # of a CPU's window of two calls most may be the command itself
+            call_us = 1e6 * session.timed(rig, calls, Audit(rig, self.arithmetic, calls, every, findings)).seconds / calls
+            calls = watch.schedule.calls(call_us)
+        slowest = max(call_us, *quiet_us.values())
+        audit = Audit(rig, self.arithmetic, watch.schedule.calls(slowest), every, findings)
+        result = race(watch, session, raced, slowest, audit)
+        gross = [1e6 * window.seconds for window in result.windows]
+        tripwires.clocks_agree(findings, [1e6 * (window.claim.seconds or 0.0) for window in result.windows], gross)
+        tripwires.ends_with_window(findings, [w.tail_s for w in result.windows], [w.seconds for w in result.windows])
+        tripwires.above_floor(findings, result.median_us, self._floor_us(rig))
         return result
 
-    def _require_undisturbed(self, result: Race, findings: Findings) -> None:
-        for name, samples in result.baselines_us.items():
-            while_racing = sorted(samples)[len(samples) // 2]
-            if while_racing > (1 + QUIET_TOLERANCE) * self._quiet_us[name] + 1.0:
-                raise findings.failed(
-                    "baseline undisturbed",
-                    Outcome.CHEATED,
-                    f"{name} took {while_racing:.1f} us beside this guest, {self._quiet_us[name]:.1f} us before it",
-                )
-        findings.passed("baseline undisturbed", "as fast beside the guest as before any existed, within 10%")
-
-    def _require_above_floor(self, result: Race, findings: Findings) -> None:
-        median = sorted(result.candidate_us)[len(result.candidate_us) // 2]
-        if median < self._floor_us:
-            raise findings.failed(
-                "byte floor",
-                Outcome.CHEATED,
-                f"{median:.2f} us a call, yet moving the inputs and outputs alone takes {self._floor_us:.2f} us",
+    def neighbours(self, session: Session, findings: Findings, *, timing: bool) -> tuple[Neighbour, ...]:
+        """Checks and times a guest at the problem's neighbouring shapes. They are built at first need: a search may
+        end without any candidate that comes so far."""
+        if self._near is None:
+            cache = self.machine.last_level_cache_bytes
+            self._near = neighbours.build(
+                self.problem, self.device, cache, self.arithmetic, lambda rig: self.stopwatch(rig, near=True)
             )
-        findings.passed("byte floor", f"{median:.1f} us is above {self._floor_us:.1f} us")
+
+        def race_at(near: neighbours.Near, local: Findings) -> Race:
+            return self.race_at(session, near.rig, near.watch, near.raced, near.quiet_us, local)
+
+        found: list[Neighbour] = []
+        neighbours.neighbouring_shapes(
+            findings, session, self._near, self.arithmetic, race_at if timing else None, findings, found
+        )
+        return tuple(found)
+
+    def _floor_us(self, rig: Rig) -> float:
+        return roofline.byte_floor_us(
+            rig.reference,
+            self.machine.last_level_cache_bytes,
+            ceilings.bandwidth_limit(self.machine, self._ceilings),
+        )
+
+    def require_room(self, error: torch.OutOfMemoryError) -> None:
+        """Does at `main` what a check does, with no guest beside it.
+
+        Raises:
+            DeviceLost: there is not the memory for it.
+        """
+        try:
+            torch.cuda.empty_cache()
+            self.main.rehearse()
+        except torch.OutOfMemoryError as again:
+            raise DeviceLost(f"{self.device} has no memory left, and no candidate that holds it: {again}") from error
 
     def score(self, timing: Timing) -> float:
         """Returns the roofline fraction: bound over measured."""

@@ -13,6 +13,9 @@ cancel (a channel whose weights sum to almost 0, on inputs of ones), or be worse
 where two scores nearly tie): then its rms says nothing of what an honest kernel is off by
 (`docs/decisions/003-element-gate.md` has the figures).
 
+The same gates at the floors of the other arithmetics say which one the errors are worth (`Pool.reached`): a kernel that
+computes in less than the problem's arithmetic is told so, one that is fp32-accurate where TF32 would do is shown so.
+
 There is no absolute tolerance (zeros would pass for softmax over long rows, whose values are 1e-5) and no share of
 elements that may be wrong.
 """
@@ -20,13 +23,14 @@ elements that may be wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Accuracy
+from agentgen.verify.conditioning import Moved, parts_of
 
 FLOOR: dict[Arithmetic, float] = {
     Arithmetic.FP32: 2e-6,
@@ -35,6 +39,9 @@ FLOOR: dict[Arithmetic, float] = {
     Arithmetic.BF16: 8e-3,
 }
 """Relative L2 error that a kernel of the class may always have, however accurate torch happens to be."""
+
+CLASSES = (Arithmetic.FP32, Arithmetic.TF32, Arithmetic.FP16, Arithmetic.BF16)
+"""From the most accurate to the least. TF32 and FP16 have the same ten bits of mantissa, and one floor."""
 
 TORCH_FACTOR = 4.0
 ULP_FACTOR = 4.0
@@ -46,8 +53,6 @@ ILL_CONDITIONED = 1e-2
 
 MANY = 64
 """Elements after which no rounding at all is no coincidence."""
-PART_ELEMENTS = 1 << 26
-"""Looked at in one go: each takes some ten float64 temporaries."""
 
 
 @dataclass
@@ -65,7 +70,7 @@ class Pool:
     _ulp_change: float = 0.0
     _norm: float = 0.0
     _elements: int = 0
-    _worst: float = 0.0
+    _worst: dict[Arithmetic, float] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0.0))
     _not_finite: int = 0
     _oracle_not_finite: int = 0
     _not_zero: int = 0
@@ -85,7 +90,8 @@ class Pool:
         if not oracle.numel():
             return
         if not oracle.is_floating_point():
-            self._worst = math.inf if not torch.equal(out, oracle) else self._worst
+            if not torch.equal(out, oracle):
+                self._worst = dict.fromkeys(CLASSES, math.inf)
             self._norm += 1.0
             return
         if not bool(torch.isfinite(oracle).all()):
@@ -93,9 +99,9 @@ class Pool:
             return
         self._ulp_change += moved[0].squares
         terms = torch.stack([other.rows for other in moved]).amax(0) / torch.finfo(by_torch.dtype).eps
-        pairs = zip(_parts(by_torch, oracle), _parts(oracle, oracle), strict=True)
+        pairs = zip(parts_of(by_torch, oracle), parts_of(oracle, oracle), strict=True)
         torch_worst = max((a.double() - b).abs().max().item() for a, b in pairs)
-        parts = zip(*(_parts(x, oracle) for x in (out, oracle, by_torch, terms)), strict=True)
+        parts = zip(*(parts_of(x, oracle) for x in (out, oracle, by_torch, terms)), strict=True)
         for rows, of_oracle, of_torch, of_terms in parts:
             self._add_rows(rows, of_oracle, of_torch, of_terms, torch_worst)
 
@@ -113,14 +119,24 @@ class Pool:
         self._error += difference.square().sum().item()
         self._torch_error += (by_torch.double() - oracle).square().sum().item()
         self._norm += oracle.square().sum().item()
-        scale = oracle.abs() + _row_rms(oracle)
-        slack = torch.zeros_like(terms)
-        if not self.must_be_exact:
-            slack = (TERMS_FACTOR * FLOOR[self.arithmetic] * terms).clamp(min=TORCH_FACTOR * torch_worst)
-        # Where a whole row of the oracle is zero there is no scale: the output is zero wherever torch's is, but for
-        # what rounding may do to a value that a ReLU has cut off.
-        self._not_zero += int(((scale == 0) & (difference.abs() > slack) & (by_torch == 0)).sum())
-        self._worst = max(self._worst, _worst_ratio(difference.abs() - slack, scale))
+        scale, size = oracle.abs() + _row_rms(oracle), difference.abs()
+        for arithmetic in self._classes:
+            slack = torch.zeros_like(terms)
+            if not self.must_be_exact:
+                # torch's own error is that of the problem's arithmetic: it excuses nothing in a more accurate one.
+                least = TORCH_FACTOR * torch_worst if not _tighter(arithmetic, self.arithmetic) else 0.0
+                slack = (TERMS_FACTOR * FLOOR[arithmetic] * terms).clamp(min=least)
+            self._worst[arithmetic] = max(self._worst[arithmetic], _worst_ratio(size - slack, scale))
+            if arithmetic is self.arithmetic:
+                # Where a whole row of the oracle is zero there is no scale: the output is zero wherever torch's is,
+                # but for what rounding may do to a value that a ReLU has cut off.
+                self._not_zero += int(((scale == 0) & (size > slack) & (by_torch == 0)).sum())
+
+    @property
+    def _classes(self) -> tuple[Arithmetic, ...]:
+        """Those worth telling apart: of the two with ten bits only the problem's own, else TF32."""
+        other = Arithmetic.TF32 if self.arithmetic is Arithmetic.FP16 else Arithmetic.FP16
+        return tuple(arithmetic for arithmetic in CLASSES if arithmetic is not other)
 
     @property
     def selects(self) -> bool:
@@ -135,12 +151,27 @@ class Pool:
     @property
     def gate(self) -> float:
         """Largest relative L2 error that passes."""
-        floor = FLOOR[self.arithmetic]
+        return self._gate_of(self.arithmetic)
+
+    def _gate_of(self, arithmetic: Arithmetic) -> float:
         if self.must_be_exact and self._torch_error == 0.0:
             return 0.0
-        candidates = [floor, TORCH_FACTOR * (self.torch_relative_l2 or 0.0)]
-        candidates.append(ULP_FACTOR * (self._relative(self._ulp_change) or 0.0))
+        candidates = [FLOOR[arithmetic], ULP_FACTOR * (self._relative(self._ulp_change) or 0.0)]
+        if not _tighter(arithmetic, self.arithmetic):
+            candidates.append(TORCH_FACTOR * (self.torch_relative_l2 or 0.0))
         return max(candidates)
+
+    @property
+    def reached(self) -> Arithmetic | None:
+        """The most accurate arithmetic whose gates the errors meet; None: not even BF16's."""
+        if self._not_finite or self._not_zero:
+            return None
+        error = self._relative(self._error)
+        for arithmetic in self._classes:
+            gate = self._gate_of(arithmetic)
+            if (error is None or error <= gate) and self._worst[arithmetic] <= ELEMENT_FACTOR * gate:
+                return arithmetic
+        return None
 
     @property
     def element_limit(self) -> float:
@@ -172,17 +203,17 @@ class Pool:
                 f"{where}: relative L2 error {error:.2e} is over the {self.arithmetic.value} gate of {gate:.2e} "
                 f"(torch itself: {self.torch_relative_l2:.2e})"
             )
-        elif self._worst > self.element_limit:
+        elif (worst := self._worst[self.arithmetic]) > self.element_limit:
             found.append(
-                f"{where}: an element is off by {self._worst:.2e} of its size and row, over the limit of "
+                f"{where}: an element is off by {worst:.2e} of its size and row, over the limit of "
                 f"{self.element_limit:.2e}"
             )
         return found
 
     def accuracy(self) -> Accuracy:
         """Returns the record of this family."""
-        gate, limit = self.gate, self.element_limit
-        worst = self._worst / limit if limit > 0 else (0.0 if self._worst == 0 else None)
+        gate, limit, largest = self.gate, self.element_limit, self._worst[self.arithmetic]
+        worst = largest / limit if limit > 0 else (0.0 if largest == 0 else None)
         return Accuracy(
             workload=self.workload,
             family=self.family,
@@ -192,6 +223,7 @@ class Pool:
             torch_relative_l2=self.torch_relative_l2,
             worst_element=worst if worst is not None and math.isfinite(worst) else None,
             gated=self.gated,
+            reached=self.reached,
         )
 
     def _relative(self, squares: float) -> float | None:
@@ -200,37 +232,16 @@ class Pool:
         return math.sqrt(squares / self._norm)
 
 
-@dataclass(frozen=True)
-class Moved:
-    """What one ulp of the inputs moved the oracle by."""
-
-    squares: float
-    """Sum of squares."""
-    rows: torch.Tensor
-    """Root mean square over the elements that moved of each last-dimension row, that dimension kept with size 1: after
-    a ReLU a row may have a single one, and its zeros say nothing of the size of its terms."""
-
-    @staticmethod
-    def between(oracle: torch.Tensor, other: torch.Tensor) -> Moved:
-        """Compares two oracles; in parts, because each may be a tenth of a GPU's memory."""
-        if not oracle.is_floating_point() or not oracle.numel():
-            return Moved(0.0, torch.zeros(()))
-        squares = 0.0
-        rows: list[torch.Tensor] = []
-        for a, b in zip(_parts(oracle, oracle), _parts(other, oracle), strict=True):
-            change = b - a
-            squares += change.square().sum().item()
-            moved = (change != 0).sum(dim=-1, keepdim=True).clamp(min=1)
-            rows.append((change.square().sum(dim=-1, keepdim=True) / moved).sqrt())
-        return Moved(squares, torch.cat(rows))
+def loosest(reached: Iterable[Arithmetic | None]) -> Arithmetic | None:
+    """Returns the least accurate of what was reached; None if nothing was somewhere, or nowhere looked."""
+    found = list(reached)
+    if not found or None in found:
+        return None
+    return max((one for one in found if one), key=CLASSES.index)
 
 
-def _parts(x: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Returns x, a tensor of the shape of `like` or one value a row of it, in parts of as many rows as need little
-    memory beside it."""
-    width = like.shape[-1] if like.dim() else 1
-    own = width if x.shape == like.shape else 1
-    return x.reshape(like.numel() // max(1, width), own).split(max(1, PART_ELEMENTS // max(1, width)))
+def _tighter(one: Arithmetic, other: Arithmetic) -> bool:
+    return FLOOR[one] < FLOOR[other]
 
 
 def _worst_ratio(difference: torch.Tensor, scale: torch.Tensor) -> float:
@@ -240,29 +251,3 @@ def _worst_ratio(difference: torch.Tensor, scale: torch.Tensor) -> float:
 
 def _row_rms(x: torch.Tensor) -> torch.Tensor:
     return x.square().mean(dim=-1, keepdim=True).sqrt()
-
-
-def lift(x: torch.Tensor) -> torch.Tensor:
-    """Returns x with every element moved up by one ulp of its dtype; integers as they are."""
-    if not x.is_floating_point():
-        return x
-    return torch.nextafter(x, torch.full((), math.inf, dtype=x.dtype, device=x.device))
-
-
-def nudge(x: torch.Tensor, source: torch.Generator) -> torch.Tensor:
-    """Returns x with every element moved by one ulp of its dtype, up or down at random; integers as they are."""
-    return _moved(x, x.shape, source)
-
-
-def nudge_rows(x: torch.Tensor, source: torch.Generator) -> torch.Tensor:
-    """Returns x with every element moved by one ulp of its dtype, all of a last-dimension row up or all down at
-    random; integers as they are."""
-    return _moved(x, (*x.shape[:-1], 1) if x.dim() else (), source)
-
-
-def _moved(x: torch.Tensor, signs: tuple[int, ...], source: torch.Generator) -> torch.Tensor:
-    if not x.is_floating_point():
-        return x
-    up = torch.empty(signs, dtype=torch.float32, device=x.device).bernoulli_(0.5, generator=source) > 0
-    infinity = torch.full((), math.inf, dtype=x.dtype, device=x.device)
-    return torch.where(up, torch.nextafter(x, infinity), torch.nextafter(x, -infinity))

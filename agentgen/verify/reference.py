@@ -44,6 +44,8 @@ class Reference:
     get_inputs: Callable[[], Any]
     signature: Signature
     outputs: tuple[Spec, ...]
+    output_strides: tuple[tuple[int, ...] | None, ...]
+    """Of torch's own outputs; None: contiguous, as those are made that have gaps or overlap."""
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
@@ -56,8 +58,8 @@ class Reference:
         return sum(map(drawing.spec_bytes, self.inputs)), sum(map(drawing.spec_bytes, self.outputs))
 
     def call(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        """Returns torch's own answer to input tensors, contiguous: the call that is raced."""
-        return [y.contiguous() for y in _tensors(self.model(*self.signature.arguments(inputs)))]
+        """Returns torch's own answer to input tensors, in its own layout: the call that is raced."""
+        return [y if _is_dense(y) else y.contiguous() for y in _tensors(self.model(*self.signature.arguments(inputs)))]
 
     def torch_outputs(self, inputs: Tensors) -> list[torch.Tensor]:
         """Returns torch's own answer, in the arithmetic that is set in this process."""
@@ -116,7 +118,9 @@ def load(problem: Problem, workload: Workload, device: str) -> Reference:
             _require_room(3 * sum(map(drawing.spec_bytes, signature.specs)))
         probe = [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in signature.specs]
         with torch.no_grad():
-            outputs = tuple((tuple(y.shape), y.dtype) for y in _tensors(model(*signature.arguments(probe))))
+            answer = _tensors(model(*signature.arguments(probe)))
+        outputs = tuple((tuple(y.shape), y.dtype) for y in answer)
+        strides = tuple(None if y.is_contiguous() or not _is_dense(y) else y.stride() for y in answer)
         _require_known((*signature.specs, *outputs))
     except torch.OutOfMemoryError:
         raise
@@ -128,7 +132,8 @@ def load(problem: Problem, workload: Workload, device: str) -> Reference:
             f"{type(error).__name__}: {error}"
         ) from error
     shown = {**constants} or {k: v for k, v in vars(module).items() if isinstance(v, int | float) and k[0] != "_"}
-    return Reference(workload.name, shown, init_args, model, _widened(oracle), module.get_inputs, signature, outputs)
+    oracle = _widened(oracle)
+    return Reference(workload.name, shown, init_args, model, oracle, module.get_inputs, signature, outputs, strides)
 
 
 def _module(problem: Problem) -> types.ModuleType:
@@ -181,6 +186,17 @@ def _tensors(answer: Any) -> list[torch.Tensor]:
         if not isinstance(value, torch.Tensor):
             raise ReferenceInvalid(f"the reference returns a {type(value).__name__}, not tensors")
     return values
+
+
+def _is_dense(y: torch.Tensor) -> bool:
+    """Whether the elements of `y` fill a piece of memory without gaps, in whatever order."""
+    steps = sorted((stride, size) for size, stride in zip(y.shape, y.stride(), strict=True) if size > 1)
+    expected = 1
+    for stride, size in steps:
+        if stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def _widened(model: nn.Module) -> nn.Module:

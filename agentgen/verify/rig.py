@@ -7,22 +7,24 @@ there, so what a guest does to its view changes neither the oracle nor the basel
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 
 from agentgen.errors import ReferenceInvalid
 from agentgen.records.problem import Problem, Workload
-from agentgen.sandbox.guest.memory import NoDeviceMemory
+from agentgen.sandbox.guest.memory import NoDeviceMemory, contiguous
 from agentgen.verify import draws
 from agentgen.verify import inputs as drawing
 from agentgen.verify import reference as references
 from agentgen.verify.draws import Family
-from agentgen.verify.inputs import Spec
 from agentgen.verify.reference import Reference
-from agentgen.verify.shared import Region
+from agentgen.verify.shared import Layout, Region
 
 MAX_SETS = 16
 MAX_REGION_BYTES = 4 << 30
+PAD = 3
+"""Elements between the rows of a strided input: no multiple of what a vector load takes."""
 
 
 def build_rigs(problem: Problem, device: str, cache_bytes: int) -> dict[str, Rig]:
@@ -82,21 +84,30 @@ class Rig:
             [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in reference.inputs]
             for _ in range(self.sets)
         ]
-        layout = [*reference.inputs * self.sets, *reference.outputs * self.sets]
+        ins: list[Layout] = [(shape, dtype, None) for shape, dtype in reference.inputs]
+        outs: list[Layout] = [
+            (*spec, strides) for spec, strides in zip(reference.outputs, reference.output_strides, strict=True)
+        ]
+        # Where nothing is timed there is room for one more set of inputs, with gaps between its rows.
+        spread: list[Layout] = [] if rotate else [(shape, dtype, _spread(shape)) for shape, dtype in reference.inputs]
+        layout = [*ins * self.sets, *outs * self.sets, *spread]
         self.region = Region(reference.workload, layout, device)
-        per_set = len(reference.inputs)
+        per_set = len(ins)
         places = [range(k * per_set, (k + 1) * per_set) for k in range(self.sets)]
         # As a guest is told them: with the arguments that are no tensors.
         self.input_rows = [reference.signature.rows(row.start) for row in places]
-        first, width = per_set * self.sets, len(reference.outputs)
+        first, width = per_set * self.sets, len(outs)
+        self._spread = first + width * self.sets
+        self.strided_row = reference.signature.rows(self._spread) if spread else None
         self.output_rows = [list(range(first + k * width, first + (k + 1) * width)) for k in range(self.sets)]
         self.inputs = [[self.region.tensors[i] for i in row] for row in places]
         self.outputs = [[self.region.tensors[i] for i in row] for row in self.output_rows]
-        self._free = True
+        self.free = True
+        """Whether inputs have no structure: then their values may be changed one by one."""
         # Names and initial values as constructed: the distribution that secret weights keep.
         self._initial = {name: tensor.detach().clone() for name, tensor in reference.state().items()}
         self.weight_names = list(self._initial)
-        weight_layout: list[Spec] = [(tuple(t.shape), t.dtype) for t in self._initial.values()]
+        weight_layout: list[Layout] = [(tuple(t.shape), t.dtype, None) for t in self._initial.values()]
         self.weights = Region(f"weights of {reference.workload}", weight_layout, device)
 
     @property
@@ -117,13 +128,32 @@ class Rig:
             self.private[k] = []  # before, not after: there may be no room for both
             drawn = drawing.draw(self.reference.get_inputs, self._device, family, self.source)
             self.private[k] = drawn.tensors
-            self._free = drawn.free
+            self.free = drawn.free
             for x, seen in zip(drawn.tensors, self.inputs[k], strict=True):
                 seen.copy_(x)
 
-    def touch_inputs(self) -> None:
-        """Changes 4,096 values of every input of every set; inputs with a structure are drawn anew as a whole."""
-        if not self._free:
+    def show_inputs(self, which: int) -> None:
+        """Puts the private inputs `which` where a guest sees them."""
+        for x, seen in zip(self.private[which], self.inputs[which], strict=True):
+            seen.copy_(x)
+
+    def repeat_inputs(self) -> None:
+        """Has every set hold what the first holds: the same content at other addresses."""
+        for k in range(1, self.sets):
+            self.private[k] = self.private[0]
+            self.show_inputs(k)
+
+    def show_strided(self) -> None:
+        """Puts the first private inputs where rows have gaps between them, filled with NaN."""
+        for place, x in enumerate(self.private[0], start=self._spread):
+            if x.is_floating_point():
+                self.region.whole(place).fill_(math.nan)
+            self.region.tensors[place].copy_(x)
+
+    def touch_inputs(self, *, wholly: bool = False) -> None:
+        """Changes 4,096 values of every input of every set, or `wholly` draws them anew, as inputs with a structure
+        always are."""
+        if wholly or not self.free:
             self.draw_inputs(Family.NORMAL)
             return
         for private, shared in zip(self.private, self.inputs, strict=True):
@@ -147,11 +177,11 @@ class Rig:
         if self._device != "cpu":
             torch.cuda.empty_cache()
 
-    def poison_outputs(self, value: float = math.nan) -> None:
-        """Fills the output buffers, so that what a candidate does not write is seen."""
-        for row in self.outputs:
-            for y in row:
-                y.fill_(value if y.is_floating_point() else 0)
+    def poison_outputs(self, which: Iterable[int] | None = None) -> None:
+        """Fills output sets (default: all) with NaN, so that what does not come from the window is seen."""
+        for k in range(self.sets) if which is None else which:
+            for y in self.outputs[k]:
+                y.fill_(math.nan if y.is_floating_point() else 0)
 
     def snapshot(self, which: int) -> list[torch.Tensor]:
         """Returns private copies of output set `which`: the guest can still write to the shared ones."""
@@ -175,6 +205,13 @@ def _set_count(reference: Reference, cache_bytes: int) -> int:
     wanted = 1 + math.ceil(2 * cache_bytes / max(1, per_set))
     affordable = max(2, MAX_REGION_BYTES // max(1, per_set))
     return max(2, min(wanted, MAX_SETS, affordable))
+
+
+def _spread(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Returns the strides of a slice out of something wider: rows of `PAD` elements more; every second of a vector."""
+    if len(shape) < 2:
+        return (2,) if shape else None
+    return (*contiguous((*shape[:-1], shape[-1] + PAD))[:-1], 1)
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:

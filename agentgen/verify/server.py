@@ -1,6 +1,7 @@
 """The judge as a program: `python -m agentgen.verify.server --channel FD --device cpu|cuda:N`. One process per device.
 
     describe                              -> facts about torch, triton, CUDA and the compilers
+    explain                               -> every check with what it catches and what not
     calibrate                             -> machine, ceilings
     open       problem, arithmetic, effort -> target
     evaluate   candidate, timing          -> stage messages, then trial
@@ -28,6 +29,7 @@ from agentgen.sandbox.wire import Channel, Message
 from agentgen.verify import ceilings, machine
 from agentgen.verify.admission import admit
 from agentgen.verify.evaluation import evaluate
+from agentgen.verify.findings import CATALOGUE
 from agentgen.verify.judge import Judge
 from agentgen.verify.surroundings import surroundings
 
@@ -67,6 +69,8 @@ class Server:
         what = message["do"]
         if what == "describe":
             return {"facts": surroundings()}
+        if what == "explain":
+            return {"checks": CATALOGUE}
         _require_device(self._device)
         if what == "calibrate":
             found = machine.describe(self._device)

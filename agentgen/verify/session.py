@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from pydantic import ValidationError
@@ -18,6 +19,8 @@ from agentgen.sandbox.protocol import Guest
 from agentgen.verify import weights
 from agentgen.verify.claims import Claim
 from agentgen.verify.clock import OPEN_ANYWAY_S, Page
+from agentgen.verify.findings import Rejected
+from agentgen.verify.native import mapped_files
 from agentgen.verify.reference import PUBLIC_SEED
 from agentgen.verify.rig import Rig
 
@@ -30,13 +33,26 @@ SPARE = 0.25
 """Share of a GPU's memory that the judge may keep for its next oracle; what is beyond is the guest's to use."""
 
 
-class Rejected(Exception):
-    """The candidate is at fault. Ends the evaluation; becomes the trial's outcome."""
+@dataclass(frozen=True)
+class Timed:
+    """One window by the judge's clock."""
 
-    def __init__(self, outcome: Outcome, *reasons: str) -> None:
-        super().__init__("; ".join(reasons))
-        self.outcome = outcome
-        self.reasons = reasons
+    seconds: float
+    tail_s: float
+    """From the mark until the guest's device was idle: what still ran then. 0 on a CPU."""
+    claim: Claim
+
+
+class Watcher(Protocol):
+    """What the judge does round a timed window."""
+
+    def before(self) -> None:
+        """Rewrites inputs: before the command on a CPU; on a GPU when all is queued and the gate still spins."""
+        ...
+
+    def after(self) -> None:
+        """Looks at once at what is there when the clock stops."""
+        ...
 
 
 class Session:
@@ -48,6 +64,8 @@ class Session:
         self.page = page
         self.builds: tuple[BuildReport, ...] = ()
         self.has_prepare = False
+        self.mapped = mapped_files(guest.pid)
+        """What the guest could execute before it knew the candidate."""
         self._assignments: dict[str, dict[str, int]] = {}
 
     def load(self, candidate: Candidate, arithmetic: Arithmetic) -> None:
@@ -69,46 +87,57 @@ class Session:
         for region in (rig.region, rig.weights):
             self._command(region.message(), (region.fd,), CALLS_S)
 
-    def set_weights(self, rig: Rig) -> None:
-        """Has the guest take over the weights that lie in the rig's region."""
+    def set_weights(self, rig: Rig, *, load: bool = False) -> None:
+        """Has the guest take over the weights that lie in the rig's region, in place or by `load_state_dict`."""
         name = rig.reference.workload
         assign = self._assignments[name]
-        message = {"do": "weights", "workload": name, "region": rig.weights.name, "assign": assign}
+        message = {"do": "weights", "workload": name, "region": rig.weights.name, "assign": assign, "load": load}
         self._command(message, (), FIRST_CALL_S)
 
-    def run(self, rig: Rig, calls: int, *, record: bool = False) -> Claim:
-        """Runs a window with no clock of ours on it: the first call of a workload, or an instrumented one."""
-        return self._command(_window(rig, calls, 0, record), (), FIRST_CALL_S)
+    def poison(self, rig: Rig, byte: int) -> None:
+        """Has the guest poison the memory that the candidate will allocate."""
+        sizes = [y.nbytes for y in rig.outputs[0]]
+        self._command({"do": "poison", "byte": byte, "sizes": sizes}, (), CALLS_S)
 
-    def timed(self, rig: Rig, calls: int, touch: Callable[[], None]) -> tuple[float, Claim]:
-        """Runs the same window under the judge's clock.
+    def run(
+        self, rig: Rig, calls: int, *, rows: Sequence[Any] | None = None, record: bool = False, hold: bool = False
+    ) -> Claim:
+        """Runs a window with no clock of ours on it: the first call of a workload, or an instrumented one.
 
         Args:
             rig: The workload.
             calls: How many.
-            touch: Rewrites inputs: before the command on a CPU, while the gate spins on a GPU.
-
-        Returns:
-            Seconds by the judge, and the guest's claim with its own seconds.
+            rows: Arguments to rotate over; by default the rig's sets.
+            record: With the guest's instruments on.
+            hold: The guest keeps the outputs as they are returned, until `collect`.
         """
-        if self.page is None:
-            touch()
-            start = time.perf_counter()
-            claim = self._command(_window(rig, calls, 0, False), (), CALLS_S)
-            return time.perf_counter() - start, claim
-        return self._gated(rig, calls, self.page, touch)
+        message = {**_window(rig, calls, 0), "record": record, "hold": hold}
+        return self._command({**message, "inputs": rows} if rows else message, (), FIRST_CALL_S)
 
-    def _gated(self, rig: Rig, calls: int, page: Page, touch: Callable[[], None]) -> tuple[float, Claim]:
+    def collect(self) -> None:
+        """Has the guest copy what it holds into the output buffers it belongs to."""
+        self._command({"do": "collect"}, (), CALLS_S)
+
+    def timed(self, rig: Rig, calls: int, watcher: Watcher) -> Timed:
+        """Runs the same window under the judge's clock."""
+        if self.page is not None:
+            return self._gated(rig, calls, self.page, watcher)
+        watcher.before()
+        start = time.perf_counter()
+        claim = self._command(_window(rig, calls, 0), (), CALLS_S)
+        seconds = time.perf_counter() - start
+        watcher.after()
+        return Timed(seconds, 0.0, claim)
+
+    def _gated(self, rig: Rig, calls: int, page: Page, watcher: Watcher) -> Timed:
         shot = page.next_shot()
-        self._post(_window(rig, calls, shot, False), ())
+        self._post(_window(rig, calls, shot), ())
         answered = False
         try:
             page.wait_here(shot, CALLS_S)
         except TimeoutError as error:
             self._answer(CALLS_S)  # a failure tells more than the missing gate
             raise Rejected(Outcome.TIMED_OUT, f"the guest never reached the gate: {error}") from error
-        touch()
-        self._settle()
         try:
             self._check(self.guest.answer(OPEN_ANYWAY_S))
             answered = True
@@ -116,14 +145,32 @@ class Session:
             pass  # the model waits for the device inside forward
         except ProtocolError as error:
             raise self._gone(error) from error
+        # When all is queued, not before: what did not wait for the gate has run by then, on inputs that are now gone.
+        watcher.before()
+        self._settle()
+        if page.marked(shot):
+            raise Rejected(Outcome.CHEATED, "the calls were marked as done before the gate was opened")
         try:
             seconds = page.open_and_time(shot, CALLS_S)
         except TimeoutError as error:
             self._command({"do": "finish"}, (), 5.0)
             raise Rejected(Outcome.TIMED_OUT, f"{calls} calls did not end within {CALLS_S:.0f} s") from error
+        # Before the guest is asked for anything: what is not there now came after the clock had stopped.
+        watcher.after()
+        self._settle()
+        start = time.perf_counter()
         if not answered:
             self._answer(CALLS_S)
-        return seconds, self._command({"do": "finish"}, (), CALLS_S)
+        claim = self._command({"do": "finish"}, (), CALLS_S)
+        return Timed(seconds, time.perf_counter() - start, claim)
+
+    def alive(self) -> bool:
+        """Whether the guest still answers, and its device with it."""
+        try:
+            self._command({"do": "finish"}, (), CALLS_S)
+        except Rejected:
+            return False
+        return True
 
     def wake(self) -> None:
         """Lets a paused guest go on, and waits until it answers."""
@@ -190,7 +237,7 @@ class Session:
         return Rejected(Outcome.CRASHED, f"the guest ended by itself with status {status}")
 
 
-def _window(rig: Rig, calls: int, shot: int, record: bool) -> dict[str, Any]:
+def _window(rig: Rig, calls: int, shot: int) -> dict[str, Any]:
     return {
         "do": "window",
         "workload": rig.reference.workload,
@@ -199,5 +246,6 @@ def _window(rig: Rig, calls: int, shot: int, record: bool) -> dict[str, Any]:
         "outputs": rig.output_rows,
         "calls": calls,
         "shot": shot,
-        "record": record,
+        "record": False,
+        "hold": False,
     }

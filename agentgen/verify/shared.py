@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
-import math
+import mmap
 import os
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
-from agentgen.sandbox.guest.memory import DTYPES, Slot, create_device, map_host, release_device
+from agentgen.sandbox.guest.memory import Slot, create_device, map_host, release_device
 
-ALIGNMENT = 4096
-"""Bytes. A CPU page; on a GPU more than any vector load needs."""
+Layout = tuple[tuple[int, ...], torch.dtype, tuple[int, ...] | None]
+"""Shape, dtype and strides of a tensor in a region; None: contiguous."""
+
+PAGE_BYTES = mmap.PAGESIZE
+VECTOR_BYTES = 64
+"""What torch's allocator aligns to on a CPU, and so what a kernel may rely on."""
 
 
 class Region:
     """One allocation that holds several tensors; the guest sees the same bytes."""
 
-    def __init__(self, name: str, tensors: Sequence[tuple[tuple[int, ...], torch.dtype]], device: str) -> None:
-        """Allocates zeros for `tensors` (shape, dtype).
+    def __init__(self, name: str, tensors: Sequence[Layout], device: str) -> None:
+        """Allocates zeros for `tensors`. On a CPU each ends at the end of a page that is followed by an empty one,
+        which the guest cannot touch (up to 63 bytes short of it, where its start would not be aligned).
 
         Args:
             name: What the guest calls it.
-            tensors: Shapes and dtypes, in order.
+            tensors: Shapes, dtypes and strides (None: contiguous), in order.
             device: `cpu` or `cuda:N`.
         """
         self.name = name
         self.slots: list[Slot] = []
+        self._gaps: list[int] = []
         end = 0
-        for shape, dtype in tensors:
-            self.slots.append(Slot(end, tuple(shape), str(dtype).removeprefix("torch.")))
-            end += -(-max(1, math.prod(shape) * dtype.itemsize) // ALIGNMENT) * ALIGNMENT
-        self._memory, self._fd = _create(max(end, ALIGNMENT), device)
+        for shape, dtype, strides in tensors:
+            slot = Slot(end, tuple(shape), str(dtype).removeprefix("torch."), strides)
+            pages = -(-max(1, slot.nbytes) // PAGE_BYTES) * PAGE_BYTES
+            end += pages
+            if device == "cpu":
+                start = (end - slot.nbytes) // VECTOR_BYTES * VECTOR_BYTES
+                slot = replace(slot, offset=start)
+                self._gaps.append(end)
+                end += PAGE_BYTES
+            self.slots.append(slot)
+        self._memory, self._fd = _create(max(end, PAGE_BYTES), device)
         self.tensors: list[torch.Tensor] = [slot.view(self._memory) for slot in self.slots]
+
+    def whole(self, place: int) -> torch.Tensor:
+        """Returns tensor `place` with the gaps between its rows, as one dimension."""
+        slot = self.slots[place]
+        return replace(slot, shape=(slot.nbytes // self.tensors[place].itemsize,), strides=None).view(self._memory)
 
     @property
     def nbytes(self) -> int:
@@ -47,8 +66,13 @@ class Region:
 
     def message(self) -> dict[str, Any]:
         """Returns the `share` command."""
-        slots = [{"offset": slot.offset, "shape": list(slot.shape), "dtype": slot.dtype} for slot in self.slots]
-        return {"do": "share", "region": self.name, "nbytes": self.nbytes, "slots": slots}
+        return {
+            "do": "share",
+            "region": self.name,
+            "nbytes": self.nbytes,
+            "gaps": self._gaps,
+            "slots": [asdict(slot) for slot in self.slots],
+        }
 
     def close(self) -> None:
         """Gives the memory back; the tensors must no longer be used."""
@@ -57,11 +81,6 @@ class Region:
         if self._memory.is_cuda:
             torch.cuda.synchronize()
             release_device(self._memory)
-
-
-def dtype_named(name: str) -> torch.dtype:
-    """Returns torch's dtype for "float32"."""
-    return DTYPES[name]
 
 
 def _create(nbytes: int, device: str) -> tuple[torch.Tensor, int]:

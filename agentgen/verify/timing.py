@@ -13,19 +13,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
-from agentgen.records.trial import Clock, Outcome, Speedup, Timing
+from agentgen.records.trial import Clock, Speedup, Timing
 from agentgen.sandbox.guest.gate import Gate
+from agentgen.sandbox.guest.memory import reset_persisting_cache
 from agentgen.sandbox.guest.window import Shot, run_window
+from agentgen.verify.audit import Audit
 from agentgen.verify.baselines import Call
 from agentgen.verify.clock import Page, own_gated_seconds
 from agentgen.verify.rig import Rig
-from agentgen.verify.session import Rejected, Session
+from agentgen.verify.session import Session, Timed
 from agentgen.verify.stats import median_interval, quartiles
 
-CLOCKS_AGREE = 0.10
 MARGIN_RATIO = 0.01
 MARGIN_US = 0.4
 COPY_EVERY = 3
@@ -54,16 +55,20 @@ class Schedule:
 
 GPU = Schedule(window_s=6e-3, pairs=21, max_calls=200, race_s=1.0)
 """The gate is right to 0.2% in 4 ms; 200 calls of up to 4 launches stay under the queue's 1,000."""
-CPU = Schedule(window_s=60e-3, pairs=11, max_calls=1000, race_s=3.0)
-"""The socket's 0.1 ms is 0.2% of 60 ms."""
+CPU = Schedule(window_s=60e-3, pairs=11, max_calls=20_000, race_s=3.0)
+"""A command and its answer take 0.5-1 ms, 2% of 60 ms; a call from Python takes 3 us and more."""
+NEAR_GPU = replace(GPU, pairs=7, race_s=0.3)
+NEAR_CPU = replace(CPU, window_s=30e-3, pairs=5, race_s=1.0)
+"""For neighbouring shapes: how special a kernel is shows in halves and doubles, not in per cents."""
 
 
 class Stopwatch:
     """Times windows that run in this process: the baselines and the bare copy."""
 
-    def __init__(self, rig: Rig, page: Page | None, arch: str | None) -> None:
+    def __init__(self, rig: Rig, page: Page | None, arch: str | None, *, near: bool = False) -> None:
+        """Takes the rig to time at, the judge's own page and architecture on a GPU, and whether it is a neighbour."""
         self.rig = rig
-        self.schedule = GPU if page else CPU
+        self.schedule = (NEAR_GPU if near else GPU) if page else (NEAR_CPU if near else CPU)
         self._page = page
         self._gate = Gate(page.fd, str(arch)) if page else None
 
@@ -83,6 +88,7 @@ class Stopwatch:
             start = time.perf_counter()
             queue(0)
             return time.perf_counter() - start
+        reset_persisting_cache()  # what a guest had the cache hold on to is not to be missing here
         return own_gated_seconds(self._page, queue)
 
     def bare_copy(self) -> Call:
@@ -121,11 +127,16 @@ class Race:
     guest_clock_us: tuple[float, ...]
     baselines_us: Mapping[str, tuple[float, ...]]
     copy_us: float
+    windows: tuple[Timed, ...]
+    """The candidate's, as they were measured."""
+
+    @property
+    def median_us(self) -> float:
+        """Of a call of the candidate."""
+        return median(self.candidate_us)
 
 
-def race(
-    watch: Stopwatch, session: Session, baselines: Mapping[str, Call], expected_us: float, audit: Callable[[], None]
-) -> Race:
+def race(watch: Stopwatch, session: Session, baselines: Mapping[str, Call], expected_us: float, audit: Audit) -> Race:
     """Runs the alternating windows.
 
     Args:
@@ -133,28 +144,25 @@ def race(
         session: A guest that is warm at that workload.
         baselines: By name.
         expected_us: Time of a call of the slower side, to choose the window's length.
-        audit: Called after each of the candidate's windows: looks at an output of it.
+        audit: Rewrites the inputs of each of the candidate's windows, and looks at outputs.
 
     Raises:
-        Rejected: CHEATED, when the guest's clock and ours differ by more than 10%.
+        Rejected: what the audit finds.
     """
-    rig, on_cpu = watch.rig, session.page is None
+    on_cpu = session.page is None
     calls = watch.schedule.calls(expected_us)
     copy = watch.bare_copy()
     # Spread over the race: taken once, the copy of 3.8 GB came out 12% too long, and a baseline faster than memory is.
     copies = [watch.seconds(copy, calls)]
-    ours: list[float] = []
-    theirs: list[float] = []
+    windows: list[Timed] = []
     raced: dict[str, list[float]] = {name: [] for name in baselines}
     for pair in range(watch.schedule.pairs_of(calls * expected_us * (1 + len(baselines)))):
         if on_cpu:
             session.wake()
-        seconds, claim = session.timed(rig, calls, rig.touch_inputs)
+        windows.append(session.timed(watch.rig, calls, audit))
         if on_cpu:
             session.guest.pause()  # a CPU guest cannot slow the baseline's windows
-        audit()
-        ours.append(1e6 * seconds / calls)
-        theirs.append(1e6 * (claim.seconds or 0.0) / calls)
+        audit.judge()
         for name, call in baselines.items():
             raced[name].append(1e6 * watch.seconds(call, calls) / calls)
         if pair % COPY_EVERY == 0:
@@ -162,30 +170,24 @@ def race(
     if on_cpu:
         session.wake()
     copy_us = 1e6 * median(copies) / calls
-    ratios = sorted(guest / judge for guest, judge in zip(theirs, ours, strict=True))
-    disagreement = ratios[len(ratios) // 2] - 1
-    if abs(disagreement) > CLOCKS_AGREE:
-        raise Rejected(
-            Outcome.CHEATED,
-            f"the guest's clock differs from the judge's by {disagreement:+.1%} over {len(ratios)} windows",
-        )
     return Race(
         calls,
-        tuple(_net(x, copy_us) for x in ours),
-        tuple(_net(x, copy_us) for x in theirs),
+        tuple(_net(1e6 * window.seconds / calls, copy_us) for window in windows),
+        tuple(_net(1e6 * (window.claim.seconds or 0.0) / calls, copy_us) for window in windows),
         {name: tuple(_net(x, copy_us) for x in samples) for name, samples in raced.items()},
         copy_us,
+        tuple(windows),
     )
 
 
 def summarise(races: list[Race], clock: Clock) -> tuple[Timing, tuple[Speedup, ...]]:
     """Pools the races of one or more guests. The caller has checked that every time is above the byte floor."""
     samples = [x for one in races for x in one.candidate_us]
-    low, median, high = quartiles(samples)
+    low, middle, high = quartiles(samples)
     _, guest_median, _ = quartiles([x for one in races for x in one.guest_clock_us])
     timing = Timing(
         clock=clock,
-        median_us=median,
+        median_us=middle,
         low_us=low,
         high_us=high,
         calls_per_window=races[0].calls,
@@ -194,11 +196,12 @@ def summarise(races: list[Race], clock: Clock) -> tuple[Timing, tuple[Speedup, .
         copy_us=races[0].copy_us,
         guest_clock_us=guest_median,
     )
-    speedups = [_speedup(name, races, median) for name in races[0].baselines_us]
+    speedups = [speedup(name, races, middle) for name in races[0].baselines_us]
     return timing, tuple(sorted(speedups, key=lambda s: s.baseline_us))
 
 
-def _speedup(name: str, races: list[Race], candidate_us: float) -> Speedup:
+def speedup(name: str, races: list[Race], candidate_us: float) -> Speedup:
+    """Returns the ratio to one baseline with its interval, and whether it is faster beyond doubt."""
     per_guest = [[b / c for b, c in zip(one.baselines_us[name], one.candidate_us, strict=True)] for one in races]
     ratio, low, high = median_interval([x for ratios in per_guest for x in ratios])
     if len(per_guest) > 1:  # the spread between guests is real, and wider than the windows' own

@@ -204,6 +204,12 @@ def describe() -> Mapping[str, str]:
         return program.ask({"do": "describe"}, 120.0)["facts"]
 
 
+def explain() -> Mapping[str, str]:
+    """Returns every check of the judge by name, with what it catches and what not."""
+    with contextlib.closing(JudgeProgram("cpu")) as program:
+        return program.ask({"do": "explain"}, 120.0)["checks"]
+
+
 def calibrate(device: str) -> tuple[Machine, Ceilings]:
     """Measures the ceilings of `device`."""
     require_device(device)

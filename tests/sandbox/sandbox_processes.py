@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 GONE_S = 10.0
@@ -58,3 +60,20 @@ def _state_and_parent(pid: int) -> tuple[str, int]:
     # The name in parentheses may hold anything, also spaces and parentheses.
     state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     return state, int(parent)
+
+
+@contextlib.contextmanager
+def lingering(seconds: int) -> Generator[socket.socket]:
+    """Yields a TCP socket that holds whoever closes it last for `seconds`: data is under way that nobody reads."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sock = socket.create_connection(server.getsockname())
+        reader, _ = server.accept()
+        with reader, sock:
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    sock.send(bytes(1 << 16))
+            sock.setblocking(True)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+            yield sock
+            reader.close()  # which ends the wait of whoever holds it still

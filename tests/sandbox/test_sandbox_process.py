@@ -18,8 +18,13 @@ import pytest
 import torch
 from sandbox_processes import alive, descendants, eventually, gone, home_of
 
-from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
+from agentgen.errors import PeerClosed, SandboxUnavailable
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.problem import Arithmetic
+from agentgen.records.trial import Outcome
 from agentgen.sandbox.process import LOG_BYTES, ProcessGuest, ProcessSandbox
+from agentgen.verify.findings import Rejected
+from agentgen.verify.session import Session
 from agentgen.verify.shared import Region
 
 ROOT = Path(__file__).parents[2]
@@ -279,8 +284,12 @@ def test_a_paused_guest_can_be_killed(sandbox: ProcessSandbox) -> None:
     assert not alive(guest.pid)
 
 
-@pytest.mark.parametrize("said", ["b'\\xff\\xff\\xff\\xff'", "b'GET / HTTP/1.1\\r\\n\\r\\n'"])
-def test_a_candidate_that_writes_on_the_socket_itself_breaks_the_protocol(guest: ProcessGuest, said: str) -> None:
+@pytest.mark.parametrize(
+    "said",
+    ["b'\\xff\\xff\\xff\\xff'", "b'GET / HTTP/1.1\\r\\n\\r\\n'", "b'\\0\\0\\0\\x0b{\"ok\":true}' * 2"],
+    ids=["a length", "a request", "two answers"],
+)
+def test_a_candidate_that_writes_on_the_socket_itself_breaks_the_protocol(sandbox: ProcessSandbox, said: str) -> None:
     source = (
         "import os, stat\n"
         "for name in os.listdir('/proc/self/fd'):\n"
@@ -289,8 +298,18 @@ def test_a_candidate_that_writes_on_the_socket_itself_breaks_the_protocol(guest:
         f"            os.write(int(name), {said})\n"
         "while True: pass"
     )
-    with pytest.raises(ProtocolError):
-        load(guest, source)
+    hostile, fresh = Session(sandbox.start(), None), Session(sandbox.start(), None)
+    with pytest.raises(Rejected, match="broke the protocol") as caught:
+        load_twice(hostile, source)
+    assert caught.value.outcome is Outcome.CRASHED
+    hostile.close()
+    load_twice(fresh, SCALE)
+    fresh.close()
+
+
+def load_twice(session: Session, source: str) -> None:
+    for _ in range(2):
+        session.load(Candidate(source=source, language=Language.CPP), Arithmetic.FP32)
 
 
 def test_starting_and_killing_leaks_no_descriptor(sandbox: ProcessSandbox) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgen.records.problem import Arithmetic
-from agentgen.verify.numerics import Moved, Pool, lift, nudge
+from agentgen.verify.conditioning import Moved, lift, nudge
+from agentgen.verify.numerics import Pool
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Oracle, torch's own output, and the oracle of nudged inputs."""

@@ -11,20 +11,29 @@ from torch import nn
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.guest.coverage import recording
-from agentgen.verify.check import Findings
-from agentgen.verify.own_work import judge_coverage
-from agentgen.verify.session import Rejected
+from agentgen.verify.findings import Findings, Rejected
+from agentgen.verify.own_work import dispatches_no_compute, listed, moves_memory
 
 X = torch.randn(4, 6)
 LINEAR = nn.Linear(6, 6)
 
-FREE: dict[str, Callable[[], object]] = {
-    "allocate": lambda: [torch.empty(3, 4), torch.zeros_like(X), X.new_full((2,), 1.0), torch.arange(5)],
-    "copy": lambda: [X.clone(), torch.empty(4, 6).copy_(X), X.contiguous(), X.t().contiguous()],
+ALLOCATE: dict[str, Callable[[], object]] = {
+    "allocate": lambda: [
+        torch.empty(3, 4),
+        torch.empty_like(X),
+        X.new_empty((2,)),
+        torch.empty_strided((2, 2), (2, 1)),
+    ],
+    "look differently": lambda: [X.view(-1), X.reshape(3, 8), X[1:, None], X.unsqueeze(0), X.transpose(0, 1)],
+    "expand and split": lambda: [X.permute(1, 0), X.expand(2, 4, 6), torch.split(X, 2), X.unbind(), X.contiguous()],
+    "one value": lambda: X[0, 0].item(),
+}
+MOVE: dict[str, Callable[[], object]] = {
+    "make": lambda: [torch.zeros_like(X), X.new_full((2,), 1.0), torch.arange(5), torch.full((2,), 3.0)],
+    "copy": lambda: [X.clone(), torch.empty(4, 6).copy_(X), X.t().contiguous(), X.t().reshape(-1)],
     "cast": lambda: [X.half(), X.to(torch.float64), X.bfloat16().float()],
-    "reshape": lambda: [X.view(-1), X.reshape(3, 8), X.flatten(), X[1:, None], X.unsqueeze(0), X.transpose(0, 1)],
-    "permute and pad": lambda: [X.permute(1, 0), torch.nn.functional.pad(X, (1, 1)), X.expand(2, 4, 6)],
-    "join and split": lambda: [torch.cat([X, X]), torch.stack([X, X]), torch.split(X, 2), X.unbind()],
+    "pad": lambda: torch.nn.functional.pad(X, (1, 1)),
+    "join": lambda: [torch.cat([X, X]), torch.stack([X, X])],
     "fill": lambda: [torch.empty(3).fill_(2.0), torch.empty(3).zero_()],
 }
 COMPUTE: dict[str, Callable[[], object]] = {
@@ -47,17 +56,23 @@ COMPUTE: dict[str, Callable[[], object]] = {
 
 def dispatched(name: str) -> dict[str, int]:
     with torch.no_grad(), recording(True) as seen:
-        {**FREE, **COMPUTE}[name]()
+        {**ALLOCATE, **MOVE, **COMPUTE}[name]()
     assert seen
     return seen
 
 
-@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("name", [*ALLOCATE, *MOVE])
 def test_making_and_moving_memory_is_free(name: str) -> None:
     findings = Findings()
-    judge_coverage(dispatched(name), OwnWork.STRICT, findings)
-    assert [(check.name, check.passed) for check in findings.checks] == [("own work", True)]
-    assert findings.checks[0].evidence == "no ATen compute in a call"
+    dispatches_no_compute(findings, dispatched(name), OwnWork.STRICT)
+    (check,) = findings.checks
+    assert (check.name, check.passed) == ("own work: dispatcher", True)
+    assert check.evidence == "no ATen compute in a call"
+
+
+@pytest.mark.parametrize("name", [*ALLOCATE, *MOVE])
+def test_only_filling_and_copying_moves_memory(name: str) -> None:
+    assert moves_memory(dispatched(name)) == (name in MOVE)
 
 
 @pytest.mark.parametrize("name", COMPUTE)
@@ -65,16 +80,16 @@ def test_computing_is_not(name: str) -> None:
     seen = dispatched(name)
     findings = Findings()
     with pytest.raises(Rejected) as raised:
-        judge_coverage(seen, OwnWork.STRICT, findings)
+        dispatches_no_compute(findings, seen, OwnWork.STRICT)
     assert raised.value.outcome is Outcome.CHEATED
     assert f"{name}." in raised.value.reasons[0]
-    assert not findings.checks[0].passed
+    assert findings.checks[0].passed is False
 
 
 def test_a_library_may_be_used_where_the_problem_allows_it_and_the_trial_says_so() -> None:
     findings = Findings()
-    judge_coverage(dispatched("aten.addmm"), OwnWork.LIBRARY, findings)
-    assert findings.checks[0].passed
+    dispatches_no_compute(findings, dispatched("aten.addmm"), OwnWork.LIBRARY)
+    assert findings.checks[0].passed is None
     assert findings.checks[0].evidence.startswith("library compute, allowed: aten.addmm.default")
 
 
@@ -83,11 +98,19 @@ def test_a_library_may_be_used_where_the_problem_allows_it_and_the_trial_says_so
 )
 def test_what_is_not_known_is_not_free(name: str) -> None:
     with pytest.raises(Rejected):
-        judge_coverage({name: 1}, OwnWork.STRICT, Findings())
+        dispatches_no_compute(Findings(), {name: 1}, OwnWork.STRICT)
+    assert not moves_memory([name])
 
 
 def test_nothing_dispatched_is_own_work() -> None:
-    judge_coverage({}, OwnWork.STRICT, Findings())
+    findings = Findings()
+    dispatches_no_compute(findings, {}, OwnWork.STRICT)
+    assert findings.checks[0].passed
+
+
+def test_long_lists_are_cut() -> None:
+    assert listed("badc") == "a, b, c, d"
+    assert listed("ihgfedcba") == "a, b, c, d, e, f, g, h and 1 more"
 
 
 def test_without_recording_nothing_is_seen() -> None:

@@ -18,7 +18,7 @@ from agentgen.sandbox.guest.memory import attach
 from agentgen.verify.draws import Family
 from agentgen.verify.reference import load
 from agentgen.verify.rig import MAX_SETS, Rig, build_rigs
-from agentgen.verify.shared import ALIGNMENT, Region
+from agentgen.verify.shared import PAGE_BYTES, VECTOR_BYTES, Layout, Region
 
 SET_BYTES = 4 * (4 * 3 * 32 * 32 + 4 * 8 * 30 * 30)
 LOOKUP = """
@@ -265,13 +265,72 @@ def test_weights_are_drawn_about_their_first_values_each_time(rig: Rig) -> None:
 # ---- regions ---------------------------------------------------------------------------------------------------------
 
 
+LAYOUT: list[Layout] = [
+    ((3,), torch.float32, None),
+    ((0, 4), torch.float32, None),
+    ((2, 2), torch.int64, None),
+    ((5, 1000), torch.float32, (1003, 1)),
+]
+
+
 def test_a_region_is_the_same_memory_on_both_sides() -> None:
-    region = Region("r", [((3,), torch.float32), ((0, 4), torch.float32), ((2, 2), torch.int64)], "cpu")
-    theirs = attach(os.dup(region.fd), region.nbytes, "cpu")
+    region = Region("r", LAYOUT, "cpu")
+    message = region.message()
+    theirs = attach(os.dup(region.fd), message["nbytes"], message["gaps"], "cpu")
     views = [slot.view(theirs) for slot in region.slots]
     region.tensors[0].copy_(torch.tensor([1.0, 2.0, 3.0]))
     assert views[0].tolist() == [1.0, 2.0, 3.0]
     views[2].fill_(-1)
     assert region.tensors[2].tolist() == [[-1, -1], [-1, -1]]
-    assert [slot.offset for slot in region.slots] == [0, ALIGNMENT, 2 * ALIGNMENT]
     region.close()
+
+
+def test_every_tensor_ends_where_a_page_does_and_the_next_one_is_out_of_bounds() -> None:
+    """Up to the 63 bytes that aligning its start costs."""
+    region = Region("r", LAYOUT, "cpu")
+    gaps: list[int] = region.message()["gaps"]
+    for slot, gap in zip(region.slots, gaps, strict=True):
+        assert slot.offset % VECTOR_BYTES == gap % PAGE_BYTES == 0
+        assert 0 <= gap - (slot.offset + slot.nbytes) < VECTOR_BYTES
+    ends = [slot.offset + slot.nbytes for slot in region.slots]
+    assert all(end <= gap < gap + PAGE_BYTES <= region.nbytes for end, gap in zip(ends, gaps, strict=True))
+    starts = [slot.offset for slot in region.slots[1:]]
+    assert all(gap + PAGE_BYTES <= start for gap, start in zip(gaps, starts, strict=False))
+    region.close()
+
+
+def test_a_strided_tensor_has_gaps_that_the_judge_can_fill() -> None:
+    region = Region("r", LAYOUT, "cpu")
+    region.tensors[3].zero_()
+    region.whole(3).fill_(7.0)
+    assert bool((region.tensors[3] == 7).all())
+    region.tensors[3].zero_()
+    assert int((region.whole(3) == 7).sum()) == 4 * 3  # between five rows
+    region.close()
+
+
+# ---- other layouts ---------------------------------------------------------------------------------------------------
+
+
+def test_strided_inputs_hold_the_same_values_between_nans(rig: Rig) -> None:
+    rig.show_strided()
+    assert rig.strided_row is not None
+    (place,) = rig.strided_row
+    seen = rig.region.tensors[place]
+    assert torch.equal(seen, rig.private[0][0])
+    assert seen.stride() == (3 * 32 * 35, 32 * 35, 35, 1)
+    whole = rig.region.whole(place)
+    assert int(whole.isnan().sum()) == whole.numel() - seen.numel() == (4 * 3 * 32 - 1) * 3
+
+
+def test_where_calls_are_timed_there_is_no_strided_input() -> None:
+    rig = rig_of(0)
+    assert rig.strided_row is None
+    rig.close()
+
+
+def test_every_set_can_hold_the_same_content(rig: Rig) -> None:
+    rig.repeat_inputs()
+    assert torch.equal(rig.inputs[0][0], rig.inputs[1][0])
+    assert rig.inputs[0][0].data_ptr() != rig.inputs[1][0].data_ptr()
+    assert all(rig.inputs_unchanged(which) for which in range(rig.sets))

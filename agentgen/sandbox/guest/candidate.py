@@ -6,7 +6,7 @@ import hashlib
 import linecache
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -51,6 +51,18 @@ def state(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields parameters and buffers (persistent or not) with their names."""
     yield from model.named_parameters()
     yield from model.named_buffers()
+
+
+def set_state(model: nn.Module, values: Mapping[str, torch.Tensor], *, load: bool) -> None:
+    """Gives parameters and buffers new values, by `load_state_dict` or in place. What is not persistent is in no state
+    dict, and always copied."""
+    rest = dict(values)
+    if load:
+        known = model.state_dict()
+        model.load_state_dict({name: rest.pop(name) for name in list(rest) if name in known}, strict=False)
+    for name, tensor in state(model):
+        if name in rest:
+            tensor.copy_(rest[name])
 
 
 def digest(tensor: torch.Tensor) -> str:

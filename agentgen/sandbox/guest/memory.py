@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,25 +29,57 @@ DTYPES: dict[str, torch.dtype] = {
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one contiguous tensor lies in a shared region."""
+    """Where one tensor lies in a shared region."""
 
     offset: int
     shape: tuple[int, ...]
     dtype: str
+    strides: tuple[int, ...] | None = None
+    """In elements; None: contiguous."""
+
+    @property
+    def nbytes(self) -> int:
+        """From its first to its last element."""
+        strides = self.strides or contiguous(self.shape)
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, strides, strict=True))
+        return 0 if 0 in self.shape else (1 + last) * DTYPES[self.dtype].itemsize
 
     def view(self, region: torch.Tensor) -> torch.Tensor:
         """Returns the slot as a tensor over `region` (uint8, one dimension)."""
-        dtype = DTYPES[self.dtype]
-        count = 1
-        for size in self.shape:
-            count *= size
-        return region[self.offset : self.offset + count * dtype.itemsize].view(dtype).view(self.shape)
+        flat = region[self.offset : self.offset + self.nbytes].view(DTYPES[self.dtype])
+        return flat.as_strided(self.shape, self.strides or contiguous(self.shape))
 
 
-def attach(fd: int, nbytes: int, device: str) -> torch.Tensor:
-    """Maps a region made by another process; takes over `fd`. Returns uint8 of shape (nbytes,)."""
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the strides of a contiguous tensor, in elements."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= max(1, size)
+    return tuple(strides)
+
+
+def attach(fd: int, nbytes: int, gaps: Sequence[int], device: str) -> torch.Tensor:
+    """Maps a region made by another process; takes over `fd`.
+
+    Args:
+        fd: The region's descriptor.
+        nbytes: Its size.
+        gaps: Offsets of pages that no tensor lies in. On a CPU they can then neither be read nor written here: what
+            runs over the end of an input ends in SIGSEGV.
+        device: `cpu` or `cuda:N`.
+
+    Returns:
+        uint8 of shape (nbytes,).
+    """
     try:
-        return map_host(fd, nbytes) if device == "cpu" else import_device(fd, nbytes, torch.device(device).index or 0)
+        if device != "cpu":
+            return import_device(fd, nbytes, torch.device(device).index or 0)
+        region = map_host(fd, nbytes)
+        for gap in gaps:
+            _forbid(region.data_ptr() + gap)
+        return region
     finally:
         os.close(fd)
 
@@ -54,6 +87,12 @@ def attach(fd: int, nbytes: int, device: str) -> torch.Tensor:
 def map_host(fd: int, nbytes: int) -> torch.Tensor:
     """Maps a memfd read-write and shared."""
     return torch.frombuffer(mmap.mmap(fd, nbytes), dtype=torch.uint8)
+
+
+def _forbid(address: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE), 0):  # PROT_NONE
+        raise OSError(ctypes.get_errno(), "mprotect of a guard page failed")
 
 
 class DriverError(RuntimeError):
@@ -91,6 +130,12 @@ _PINNED, _POSIX_FD, _DEVICE, _READ_WRITE, _GRANULARITY_MINIMUM = 1, 1, 1, 3, 0
 def driver() -> ctypes.CDLL:
     """Returns libcuda; torch must have made its context current (any CUDA tensor does)."""
     return ctypes.CDLL("libcuda.so.1")
+
+
+def reset_persisting_cache() -> None:
+    """Has no line of the L2 cache persist: what an access-policy window set aside is there for everybody again."""
+    cuda = driver()
+    check(cuda, cuda.cuCtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache")
 
 
 def check(cuda: ctypes.CDLL, code: int, what: str) -> None:

@@ -3,9 +3,11 @@
     load       source                         -> ok | failure
     share      region + descriptor            -> ok
     construct  workload, init args, seed      -> state (names, shapes, digests), whether prepare() is defined
-    weights    workload, name -> slot         -> ok (copied into the model, prepare() called)
+    weights    workload, name -> slot, how    -> ok (copied into the model or loaded, prepare() called)
+    poison     byte, sizes                    -> ok
     window     workload, calls, shot          -> queued (GPU, gate closed) | done, the guest's own seconds
     finish     -                              -> done, the guest's own seconds
+    collect    -                              -> ok (outputs held by a window copied into their buffers)
     ping       -                              -> ok
 
 Whatever the candidate raises becomes a `failure` message. A protocol error ends the guest.
@@ -14,14 +16,16 @@ Whatever the candidate raises becomes a `failure` message. A protocol error ends
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from agentgen import jit
 from agentgen.errors import PeerClosed
-from agentgen.sandbox.guest import candidate, coverage, failure, gate, memory, window
+from agentgen.sandbox.guest import candidate, failure, gate, instruments, memory, sampler, window
+from agentgen.sandbox.guest.poison import poison
+from agentgen.sandbox.guest.unchanged import unchanged
 from agentgen.sandbox.wire import Channel, Message
 
 Answer = dict[str, Any]
@@ -33,15 +37,17 @@ class Guest:
     def __init__(self, device: str, arch: str | None) -> None:
         self._device = device
         self._arch = arch
+        self._arithmetic = ""
         self._module: Any = None
         self._models: dict[str, torch.nn.Module] = {}
-        self._regions: dict[str, list[torch.Tensor]] = {}
+        self._regions: dict[str, tuple[torch.Tensor, list[memory.Slot]]] = {}
         self._gate: gate.Gate | None = None
         self._finish: Callable[[], float] | None = None
+        self._held: list[tuple[window.Tensors, window.Tensors]] = []
 
     def load(self, message: Message, fds: list[int]) -> Answer:
         """Runs the candidate's module text and opens the gate's page on a GPU."""
-        candidate.set_arithmetic(message["arithmetic"])
+        self._arithmetic = message["arithmetic"]
         if self._device != "cpu":
             torch.cuda.set_device(self._device)
             torch.zeros(1, device=self._device)
@@ -54,15 +60,22 @@ class Guest:
         return {"builds": self._builds()}
 
     def share(self, message: Message, fds: list[int]) -> Answer:
-        """Maps a region and views its slots as tensors."""
-        region = memory.attach(fds[0], message["nbytes"], self._device)
-        slots = [memory.Slot(s["offset"], tuple(s["shape"]), s["dtype"]) for s in message["slots"]]
-        self._regions[message["region"]] = [slot.view(region) for slot in slots]
+        """Maps a region and notes where its tensors lie."""
+        region = memory.attach(fds[0], message["nbytes"], message["gaps"], self._device)
+        self._regions[message["region"]] = (
+            region,
+            [
+                memory.Slot(s["offset"], tuple(s["shape"]), s["dtype"], tuple(s["strides"]) if s["strides"] else None)
+                for s in message["slots"]
+            ],
+        )
         return {}
 
     def construct(self, message: Message, _: list[int]) -> Answer:
         """Builds the model for one workload under the public seed."""
         model = candidate.construct(self._module, message["init_args"], message["seed"], self._device)
+        # Whatever module and constructor switched: torch computes in the problem's arithmetic from here on.
+        candidate.set_arithmetic(self._arithmetic)
         self._models[message["workload"]] = model
         described = [
             {
@@ -76,43 +89,70 @@ class Guest:
         return {"state": described, "prepare": hasattr(model, "prepare"), "builds": self._builds()}
 
     def weights(self, message: Message, _: list[int]) -> Answer:
-        """Copies the judge's values into the model in place, then calls `prepare()` where it is defined."""
+        """Gives the model the judge's values, then calls `prepare()` where it is defined."""
         model = self._models[message["workload"]]
-        slots = self._regions[message["region"]]
+        slots = self._tensors(message["region"])
+        values = {name: slots[place] for name, place in message["assign"].items()}
         with torch.no_grad():
-            for name, tensor in candidate.state(model):
-                tensor.copy_(slots[message["assign"][name]])
+            candidate.set_state(model, values, load=message["load"])
             prepare = getattr(model, "prepare", None)
             if prepare is not None:
                 prepare()
-        if self._device != "cpu":
-            torch.cuda.synchronize()
+        self._synchronise()
         return {"builds": self._builds()}
+
+    def poison(self, message: Message, _: list[int]) -> Answer:
+        """Poisons the memory that the candidate will allocate."""
+        poison(message["byte"], self._device, message["sizes"])
+        return {}
 
     def window(self, message: Message, _: list[int]) -> Answer:
         """Runs or queues n calls; the deciding clock is not here."""
         model = self._models[message["workload"]]
-        slots = self._regions[message["region"]]
+        # Views made anew: whatever an earlier call did to the shape of its inputs is gone.
+        slots = self._tensors(message["region"])
         # A place in the region, or the value of an argument that is no tensor.
         inputs = [[slots[i] if isinstance(i, int) else i["value"] for i in row] for row in message["inputs"]]
         outputs = [[slots[i] for i in row] for row in message["outputs"]]
         shot = window.Shot(self._gate, message["shot"]) if self._gate and message["shot"] else None
-        with coverage.recording(message["record"]) as dispatched:
-            self._finish = window.run_window(model, inputs, outputs, message["calls"], shot)
+        keep = self._hold if message["hold"] else None
+        with instruments.recording(message["record"], self._device) as seen, unchanged(inputs, self._device):
+            self._finish = window.run_window(model, inputs, outputs, message["calls"], shot, keep)
+            if seen is not None:
+                self._synchronise()
         if shot:
             return {"queued": True}
-        return {**self.finish({}, []), "dispatched": dispatched, "builds": self._builds()}
+        return {**self.finish({}, []), **(seen.claims() if seen else {}), "builds": self._builds()}
 
     def finish(self, _: Message, __: list[int]) -> Answer:
         """Waits for the device; answers with this process's own clock."""
         return {"seconds": self._finish() if self._finish else None}
 
+    def collect(self, _: Message, __: list[int]) -> Answer:
+        """Copies the outputs that a window held to where they belong, and lets go of them."""
+        for pair in self._held:
+            window.copy_out(*pair)
+        self._synchronise()
+        self._held.clear()
+        return {}
+
     def ping(self, _: Message, __: list[int]) -> Answer:
         """Answers."""
         return {}
 
+    def _hold(self, sources: window.Tensors, targets: window.Tensors) -> None:
+        self._held.append((sources, targets))
+
+    def _tensors(self, region: str) -> Sequence[torch.Tensor]:
+        base, slots = self._regions[region]
+        return [slot.view(base) for slot in slots]
+
+    def _synchronise(self) -> None:
+        if self._device != "cpu":
+            torch.cuda.synchronize()
+
     def _builds(self) -> list[Mapping[str, Any]]:
-        return [build for build in jit.builds() if build["kernel"] not in {"gate", "mark"}]
+        return [build for build in jit.builds() if build["kernel"] not in {"gate", "mark", *sampler.FUNCTIONS}]
 
 
 def serve(channel: Channel, device: str, arch: str | None) -> None:
@@ -120,7 +160,8 @@ def serve(channel: Channel, device: str, arch: str | None) -> None:
     guest = Guest(device, arch)
     commands = {
         "load": guest.load, "share": guest.share, "construct": guest.construct, "weights": guest.weights,
-        "window": guest.window, "finish": guest.finish, "ping": guest.ping,
+        "poison": guest.poison, "window": guest.window, "finish": guest.finish, "collect": guest.collect,
+        "ping": guest.ping,
     }  # fmt: skip
     while True:
         try:

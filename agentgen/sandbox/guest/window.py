@@ -14,13 +14,15 @@ from typing import Any, Protocol
 
 import torch
 
-from agentgen.sandbox.guest.memory import check, driver
+from agentgen.sandbox.guest.memory import check, driver, reset_persisting_cache
 
 Tensors = Sequence[torch.Tensor]
+Keep = Callable[[Tensors, Tensors], None]
+"""What is done with one call's outputs and the buffers they belong into."""
 
 
 class WrongOutput(Exception):
-    """The model's answer is no tensor of the expected kind; `kind` is one of type, shape, dtype, layout."""
+    """The model's answer is no tensor of the expected kind; `kind` is one of type, shape, dtype, layout, state."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -48,8 +50,17 @@ def run_window(
     outputs: Sequence[Tensors],
     calls: int,
     shot: Shot | None = None,
+    keep: Keep | None = None,
 ) -> Callable[[], float]:
     """Runs, or behind a gate only queues, `calls` calls. Call i reads `inputs[i % K]` and fills `outputs[i % M]`.
+
+    Args:
+        call: The model.
+        inputs: K rows of arguments.
+        outputs: M rows of buffers.
+        calls: n.
+        shot: The gate to queue between, on a GPU.
+        keep: What to do with the outputs of a call; by default they are copied into their buffers at once.
 
     Returns:
         A function that waits for the device and returns this process's own figure for the calls, in seconds: an event
@@ -58,18 +69,18 @@ def run_window(
     Raises:
         WrongOutput: an output has another type, shape, dtype or layout than its buffer.
     """
-    on_gpu = outputs[0][0].is_cuda
-    copy = _copy_device if on_gpu else _copy_host
-    if not on_gpu:
+    keep = keep or copy_out
+    if not outputs[0][0].is_cuda:
         start = time.perf_counter()
-        _calls(call, inputs, outputs, calls, copy)
+        _calls(call, inputs, outputs, calls, keep)
         seconds = time.perf_counter() - start
         return lambda: seconds
     first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     if shot:
+        reset_persisting_cache()
         shot.gate.close_behind(shot.number)
     first.record()
-    _calls(call, inputs, outputs, calls, copy)
+    _calls(call, inputs, outputs, calls, keep)
     last.record()
     if shot:
         shot.gate.mark(shot.number)
@@ -81,19 +92,23 @@ def run_window(
     return finish
 
 
+def copy_out(sources: Tensors, targets: Tensors) -> None:
+    """Copies outputs into their buffers past torch's dispatcher, on the current stream."""
+    for source, target in zip(sources, targets, strict=True):
+        (_copy_device if target.is_cuda else _copy_host)(source, target)
+
+
 def _calls(
-    call: Callable[..., Any],
-    inputs: Sequence[Sequence[Any]],
-    outputs: Sequence[Tensors],
-    calls: int,
-    copy: Callable[[torch.Tensor, torch.Tensor], None],
+    call: Callable[..., Any], inputs: Sequence[Sequence[Any]], outputs: Sequence[Tensors], calls: int, keep: Keep
 ) -> None:
     with torch.no_grad():
         for i in range(calls):
             answer = call(*inputs[i % len(inputs)])
-            for source, target in zip(_as_tensors(answer, len(outputs[0])), outputs[i % len(outputs)], strict=True):
+            targets = outputs[i % len(outputs)]
+            sources = _as_tensors(answer, len(targets))
+            for source, target in zip(sources, targets, strict=True):
                 _require_like(source, target)
-                copy(source, target)
+            keep(sources, targets)
 
 
 def _as_tensors(answer: Any, count: int) -> Sequence[Any]:
@@ -115,8 +130,15 @@ def _require_like(source: Any, target: torch.Tensor) -> None:
         raise WrongOutput("dtype", f"returned {source.dtype}, the reference {target.dtype}")
     if source.device != target.device:
         raise WrongOutput("layout", f"returned a tensor on {source.device}, the reference on {target.device}")
-    if not source.is_contiguous():
-        raise WrongOutput("layout", f"returned strides {source.stride()}; the reference's output is contiguous")
+    if _steps(source) != _steps(target):
+        raise WrongOutput("layout", f"returned strides {source.stride()}; the reference's are {target.stride()}")
+    if source.requires_grad or source.grad_fn is not None:
+        raise WrongOutput("layout", "returned a tensor that requires grad, called under no_grad")
+
+
+def _steps(x: torch.Tensor) -> list[int]:
+    """Returns the strides of the dimensions along which there are any: the others may be anything."""
+    return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1] if x.numel() else []
 
 
 def _copy_host(source: torch.Tensor, target: torch.Tensor) -> None:

@@ -43,12 +43,14 @@ def main() -> None:
 def _warm_up(device: str, arch: str | None) -> None:
     """Imports what every candidate needs, and compiles the gate's kernels so that no guest has to."""
     # The modules are named here and not on top so that a broken torch is reported on the socket, not as a dead child.
-    from agentgen.sandbox.guest import coverage, gate, interpreter, serve  # noqa: F401  # pyright: ignore
+    from agentgen.sandbox.guest import coverage, gate, interpreter, sampler, serve  # noqa: F401  # pyright: ignore
 
     coverage.warm_up()
     if os.environ.get("TRITON_INTERPRET") == "1":
         interpreter.install()
-    if device != "cpu" and arch:
+    if device == "cpu":
+        sampler.warm_up()
+    elif arch:
         # NVRTC initialises the driver in its process, and a process that did cannot fork guests (cuInit gives 3 there,
         # seen with NVRTC 13.0): a child compiles into the cache, this process only reads it.
         child = os.fork()

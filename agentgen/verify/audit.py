@@ -1,0 +1,86 @@
+"""Looks at outputs of timed windows: checking and timing are one command, and any output may be looked at."""
+
+from __future__ import annotations
+
+import secrets
+
+import torch
+
+from agentgen.records.problem import Arithmetic
+from agentgen.records.trial import Outcome
+from agentgen.verify.check import inputs_unchanged, truth
+from agentgen.verify.draws import Family
+from agentgen.verify.findings import Findings, Rejected, check
+from agentgen.verify.numerics import Pool
+from agentgen.verify.rig import Rig
+
+WHOLLY_EVERY = 4
+"""Windows between two whose inputs are drawn anew as a whole: 4,096 values do not show in every answer (the mean of
+1e9 of them)."""
+
+
+class Audit:
+    """Rewrites the inputs of each window, and of every n-th looks at one call's outputs: in turn the last call's, and
+    those of one chosen at random.
+
+    On a GPU the inputs change when everything is queued and the gate still spins, and the outputs looked at are
+    poisoned then and copied when the mark is seen: a guest that works before the gate has the wrong inputs, one that
+    marks early has no outputs yet.
+    """
+
+    def __init__(self, rig: Rig, arithmetic: Arithmetic, calls: int, every: int, findings: Findings) -> None:
+        self.looked = 0
+        self._rig = rig
+        self._arithmetic = arithmetic
+        self._calls = calls
+        self._every = every
+        self._windows = 0
+        self._findings = findings
+        self._aim: int | None = None
+        self._seen: list[torch.Tensor] = []
+
+    def before(self) -> None:
+        """Rewrites inputs, chooses outputs and poisons them."""
+        self._windows += 1
+        self._rig.touch_inputs(wholly=self._windows % WHOLLY_EVERY == 0)
+        turn, left = divmod(self._windows, self._every)
+        self._aim = None if left else self._choice(last=turn % 2 == 0)
+        if self._aim is not None:
+            self._rig.poison_outputs((self._aim,))
+
+    def _choice(self, *, last: bool) -> int:
+        sets = self._rig.sets
+        return (self._calls - 1) % sets if last else secrets.randbelow(min(self._calls, sets))
+
+    def after(self) -> None:
+        """Copies the outputs that were chosen."""
+        self._seen = [] if self._aim is None else self._rig.snapshot(self._aim)
+
+    def judge(self) -> None:
+        """Compares them with the oracle.
+
+        Raises:
+            Rejected: WRONG_VALUES: right when checked, wrong when timed.
+        """
+        if self._aim is None:
+            return
+        pool = Pool(f"timed window {self._windows}", Family.NORMAL.value, self._arithmetic, must_be_exact=False)
+        truth(self._rig.reference, self._rig.private[self._aim], self._rig.source).add_to(pool, self._seen)
+        self._seen = []
+        self.looked += 1
+        inputs_unchanged(self._findings, self._rig, self._aim)
+        values_while_timed(self._findings, pool, self.looked)
+
+
+@check("values while timed")
+def values_while_timed(pool: Pool, looked: int) -> str:
+    """Catches kernels that are right when checked and do less when timed: outputs of timed windows are compared with
+    the oracle, on inputs that were rewritten for that window. Also work before the gate opens, an early mark, replayed
+    outputs, and work put off until after the window, because outputs are taken the moment the clock stops.
+
+    Does not catch: a call in between whose output nobody looked at (which ones is drawn anew for every window).
+    """
+    wrong = pool.problems()
+    if wrong:
+        raise Rejected(Outcome.WRONG_VALUES, *wrong)
+    return f"{looked} outputs of timed windows within the gate"

@@ -1,0 +1,92 @@
+"""Whose kernels ran? Device time by kernel, as CUPTI saw it in an instrumented guest, against those the source
+defines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agentgen.records.problem import OwnWork
+from agentgen.records.trial import BuildReport, Outcome
+from agentgen.verify.claims import KernelClaim
+from agentgen.verify.findings import NotGated, Rejected, check
+
+_PYTHON = re.compile(r"^\s*def\s+(\w+)", re.MULTILINE)
+_CUDA = re.compile(r"__global__\b([^;{]*)")
+_ATTRIBUTES = re.compile(r"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\((?:[^()]|\([^()]*\))*\)")
+_TORCH = ("at6native", "at::native", "at_cuda_detail")
+"""In the mangled names of torch's own elementwise, fill, copy and cat kernels."""
+
+
+def defined(source: str) -> frozenset[str]:
+    """Returns the names of functions that a candidate's text defines and a GPU could run."""
+    names = set(_PYTHON.findall(source))
+    for head in _CUDA.findall(source):
+        names.update(re.findall(r"(\w+)\s*\(", _ATTRIBUTES.sub("", head))[:1])
+    return frozenset(names)
+
+
+def identifiers(kernel: str) -> frozenset[str]:
+    """Returns the identifiers in a kernel's name: itself, or the parts of a mangled one (Itanium C++ ABI, 5.1.3)."""
+    if not kernel.startswith("_Z"):
+        return frozenset({kernel.split("(")[0].split("<")[0].split()[-1]} if kernel.strip() else ())
+    found: set[str] = set()
+    place = 2
+    while match := re.compile(r"\d+").search(kernel, place):
+        start, length = match.end(), int(match[0])
+        found.add(kernel[start : start + length])
+        place = start + max(1, length if kernel[start : start + 1].isidentifier() else 0)
+    return frozenset(found)
+
+
+@check("own kernels")
+def own_kernels(
+    kernels: Sequence[KernelClaim] | None, source: str, builds: Sequence[BuildReport], policy: OwnWork
+) -> str | NotGated:
+    """Catches work done by somebody else's kernels, however it was called: cuBLAS and cuDNN through torch, through
+    ctypes or from C++, decoy kernels beside them, fallbacks after an exception. Every kernel that ran must be one that
+    the source defines; torch's own fills, copies and casts are free (the dispatcher's record says that they were no
+    more than that).
+
+    Does not catch: native code that forges CUPTI's records in its own process; a kernel of the source named like a
+    library's that was never compiled from it.
+    """
+    if kernels is None:
+        return NotGated("no record of kernels here: only a GPU with CUPTI has one")
+    own = defined(source) | {build.kernel for build in builds}
+    time = {"own": 0.0, "torch": 0.0, "other": 0.0}
+    others: list[str] = []
+    for kernel in kernels:
+        kind = _kind(kernel.name, own)
+        time[kind] += kernel.us
+        if kind == "other":
+            others.append(kernel.name[:120])
+    total = sum(time.values())
+    shares = f"{_share(time['own'], total)} of device time in {_count(kernels, own)} kernels of its own"
+    if time["torch"]:
+        shares += f", {_share(time['torch'], total)} in torch's fills, copies and casts"
+    if policy is OwnWork.LIBRARY:
+        return f"{shares}; {_share(time['other'], total)} in libraries, allowed" if others else shares
+    if others:
+        raise Rejected(
+            Outcome.CHEATED,
+            f"{_share(time['other'], total)} of device time in kernels that the source does not define: "
+            + ", ".join(sorted(others)[:4]),
+        )
+    if not time["own"]:
+        raise Rejected(Outcome.CHEATED, "no kernel of its own ran")
+    return shares
+
+
+def _kind(name: str, own: frozenset[str]) -> str:
+    if identifiers(name) & own:
+        return "own"
+    return "torch" if any(part in name for part in _TORCH) else "other"
+
+
+def _count(kernels: Sequence[KernelClaim], own: frozenset[str]) -> int:
+    return len({kernel.name for kernel in kernels if identifiers(kernel.name) & own})
+
+
+def _share(part: float, total: float) -> str:
+    return f"{part / total:.0%}" if total else "0%"

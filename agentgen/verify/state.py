@@ -1,0 +1,218 @@
+"""Is it a function of its arguments? Probes of what a kernel may wrongly remember, share, assume or leave to chance.
+
+They run in the guest that was just checked, at the smallest workload where size does not matter: a kernel that is wrong
+here is right on fresh inputs at fresh addresses, and wrong in somebody's program.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from agentgen.records.problem import Arithmetic, Demand
+from agentgen.records.trial import Outcome
+from agentgen.sandbox.guest.poison import HUGE, NAN
+from agentgen.verify.check import Truth, truth
+from agentgen.verify.draws import Family
+from agentgen.verify.findings import NotGated, Rejected, check
+from agentgen.verify.numerics import Pool
+from agentgen.verify.rig import Rig, bits
+from agentgen.verify.session import Session
+
+REPEATS = 32
+"""Calls that are looked at where two calls did not agree bit by bit."""
+SIZES = (4.0, 1e2, 1e4, 1e6)
+"""By what one element is changed, in largest elements, until the answer must differ beyond the gates."""
+
+
+def _fresh(session: Session, rig: Rig) -> None:
+    """Sets and inputs that no earlier window had; one window, after which a cache would be full."""
+    rig.draw_inputs(Family.NORMAL)
+    rig.poison_outputs()
+    session.run(rig, rig.sets)
+
+
+def _wrong(rig: Rig, right: Truth, outputs: list[torch.Tensor], arithmetic: Arithmetic) -> list[str]:
+    pool = Pool(rig.reference.workload, Family.NORMAL.value, arithmetic, must_be_exact=False)
+    right.add_to(pool, outputs)
+    return pool.problems()
+
+
+def _require_right(rig: Rig, which: int, arithmetic: Arithmetic, situation: str) -> None:
+    right = truth(rig.reference, rig.private[which], rig.source)
+    wrong = _wrong(rig, right, rig.snapshot(which), arithmetic)
+    if wrong:
+        raise Rejected(Outcome.WRONG_VALUES, f"{situation}: {wrong[0]}")
+
+
+@check("own outputs")
+def own_outputs(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
+    """Catches outputs that are not the caller's own: a static buffer that the next call overwrites, a view of an input
+    or of a weight. Outputs are held, inputs and weights are rewritten, more calls are made; then what is held must
+    still be right.
+
+    Does not catch: a buffer that is shared among more calls than are held.
+    """
+    rig.draw_weights()
+    session.set_weights(rig)
+    rig.draw_inputs(Family.NORMAL)
+    rights = [truth(rig.reference, private, rig.source) for private in rig.private]
+    session.run(rig, rig.sets, hold=True)
+    rig.draw_weights()
+    session.set_weights(rig)
+    _fresh(session, rig)
+    rig.poison_outputs()
+    session.collect()
+    for which, right in enumerate(rights):
+        wrong = _wrong(rig, right, rig.snapshot(which), arithmetic)
+        if wrong:
+            raise Rejected(Outcome.WRONG_VALUES, f"outputs change after they were returned: {wrong[0]}")
+    return f"{len(rights)} outputs held through {rig.sets} later calls, new inputs and new weights are still right"
+
+
+@check("one element")
+def one_element(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | NotGated:
+    """Catches answers remembered by address, version, shape or a sample of the content: one element deep inside an
+    input changes, at the same address and with the same version counter, and the answer must change with it.
+
+    Does not catch: a cache keyed by a hash of the whole content, which is no faster than the work.
+    """
+    _fresh(session, rig)
+    floats = [place for place, x in enumerate(rig.private[0]) if x.is_floating_point() and x.numel()]
+    if not floats or not rig.free:
+        return NotGated("no input whose elements may be changed one by one")
+    x = rig.private[0][floats[0]]
+    stale = rig.reference.torch_outputs(rig.private[0])
+    place = int(torch.randint(x.numel(), (1,)))
+    for size in SIZES:
+        x.view(-1)[place] = size * max(1.0, x.abs().max().item())
+        right = truth(rig.reference, rig.private[0], rig.source)
+        if _wrong(rig, right, stale, arithmetic):
+            break
+    else:
+        return NotGated("no change of one element shows in the answer beyond the gates")
+    rig.show_inputs(0)
+    rig.poison_outputs()
+    session.run(rig, 1)
+    wrong = _wrong(rig, right, rig.snapshot(0), arithmetic)
+    if wrong:
+        raise Rejected(Outcome.WRONG_VALUES, f"element {place} of input {floats[0]} changed: {wrong[0]}")
+    return f"element {place} of {x.numel()} changed at the same address and version, and the answer followed"
+
+
+@check("new weights")
+def new_weights(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | NotGated:
+    """Catches weights that are kept from an earlier call (packed, dequantised, folded) and not renewed: they change in
+    place, then by `load_state_dict`, each time followed by `prepare()` where it is defined, with the same inputs.
+
+    Does not catch: a candidate that replaces a parameter's storage in `prepare()` and is then given new values past it.
+    """
+    if not rig.weight_names:
+        return NotGated("the problem has no parameters")
+    _fresh(session, rig)
+    for load, how in ((False, "in place"), (True, "by load_state_dict")):
+        rig.draw_weights()
+        session.set_weights(rig, load=load)
+        rig.poison_outputs()
+        session.run(rig, 1)
+        _require_right(rig, 0, arithmetic, f"weights changed {how}")
+    return "right after weights changed in place, and by load_state_dict"
+
+
+@check("same answer")
+def same_answer(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
+    """Catches chance: races, uninitialised memory, addresses that matter. The same content at other addresses, and
+    again at the same ones, must give the same bits; where it does not (atomics), 32 calls must each meet the gates.
+
+    Does not catch: a race that comes out alike in every one of these calls.
+    """
+    rig.draw_inputs(Family.NORMAL, 1)
+    rig.repeat_inputs()
+    first: list[torch.Tensor] | None = None
+    different = 0
+    for _ in range(2):
+        rig.poison_outputs()
+        session.run(rig, rig.sets)
+        for which in range(rig.sets):
+            first = first or rig.snapshot(0)
+            different += not all(torch.equal(bits(a), bits(b)) for a, b in zip(first, rig.outputs[which], strict=True))
+    if not different:
+        return f"{2 * rig.sets} calls at {rig.sets} addresses gave the same bits"
+    right = truth(rig.reference, rig.private[0], rig.source)
+    for call in range(REPEATS):
+        if call % rig.sets == 0:
+            rig.poison_outputs()
+            session.run(rig, rig.sets)
+        wrong = _wrong(rig, right, rig.snapshot(call % rig.sets), arithmetic)
+        if wrong:
+            raise Rejected(Outcome.NONDETERMINISTIC, f"call {call + 1} of {REPEATS} on the same content: {wrong[0]}")
+    return f"{different} of {2 * rig.sets} calls differ in bits; {REPEATS} more are all within the gates"
+
+
+@check("poisoned memory")
+def poisoned_memory(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
+    """Catches output or scratch memory that is never written and happens to be zero: what the candidate allocates
+    holds NaN in one window, 1.2e30 in the next.
+
+    Does not catch: static memory, shared memory and registers of a GPU; small blocks on a CPU.
+    """
+    for byte, name in ((NAN, "NaN"), (HUGE, "1.2e30")):
+        session.poison(rig, byte)
+        rig.draw_inputs(Family.NORMAL, 1)
+        rig.poison_outputs((0,))
+        session.run(rig, 1)
+        _require_right(rig, 0, arithmetic, f"fresh memory holds {name}")
+    return "right where fresh memory holds NaN, and where it holds 1.2e30"
+
+
+@check("strided inputs")
+def strided_inputs(session: Session, rig: Rig, arithmetic: Arithmetic, demand: Demand) -> str | NotGated:
+    """Catches kernels that take an address for a contiguous tensor: inputs are slices of something wider, with NaN
+    between their rows. Right is good; an exception that says so is as good. Being wrong in silence is reported, and
+    fails the kernel where the problem requires it (candidates are promised contiguous inputs).
+
+    Does not catch: other layouts (transposed, channels last).
+    """
+    if rig.strided_row is None:
+        return NotGated("skipped: the problem has no workload but the one that is timed")
+    rig.draw_inputs(Family.NORMAL, 1)
+    rig.show_strided()
+    rig.poison_outputs((0,))
+    try:
+        session.run(rig, 1, rows=[rig.strided_row])
+    except Rejected as rejected:
+        if not session.alive():
+            raise
+        return f"refused: {rejected.reasons[0][:200]}"
+    right = truth(rig.reference, rig.private[0], rig.source)
+    wrong = _wrong(rig, right, rig.snapshot(0), arithmetic)
+    if not wrong:
+        return "right where rows have gaps between them"
+    if demand is Demand.REQUIRED:
+        raise Rejected(Outcome.WRONG_VALUES, f"wrong in silence where rows have gaps between them: {wrong[0]}")
+    return NotGated("reported: wrong in silence where rows have gaps between them; call .contiguous() before it")
+
+
+@check("special values")
+def special_values(session: Session, rig: Rig, demand: Demand) -> str | NotGated:
+    """Catches NaN and Inf that come out otherwise than of torch: one of each among the inputs, then the outputs' finite
+    elements must be torch's. Reported; fails the kernel where the problem requires it.
+
+    Does not catch: which NaN, or the sign of an infinity that became one.
+    """
+    rig.draw_inputs(Family.NORMAL, 1)
+    floats = [x for x in rig.private[0] if x.is_floating_point() and x.numel() > 1]
+    if not floats:
+        return NotGated("no floating-point input")
+    first, second = torch.randperm(floats[0].numel())[:2].tolist()
+    floats[0].view(-1)[first], floats[0].view(-1)[second] = float("nan"), float("inf")
+    rig.show_inputs(0)
+    rig.poison_outputs((0,))
+    session.run(rig, 1)
+    pairs = zip(rig.snapshot(0), rig.reference.torch_outputs(rig.private[0]), strict=True)
+    differing = sum(int((a.isfinite() != b.isfinite()).sum()) for a, b in pairs)
+    if not differing:
+        return "one NaN and one Inf among the inputs: finite wherever torch is, and nowhere else"
+    words = f"one NaN and one Inf among the inputs: {differing} elements are finite where torch's are not, or not where"
+    if demand is Demand.REQUIRED:
+        raise Rejected(Outcome.WRONG_VALUES, f"{words} they are")
+    return NotGated(f"reported: {words} they are")

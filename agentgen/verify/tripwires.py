@@ -1,0 +1,104 @@
+"""Is the time true? What the judge's clocks saw besides the time itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from agentgen.records.trial import Outcome
+from agentgen.verify.findings import NotGated, Rejected, check
+
+CLOCKS_AGREE = 0.10
+"""Honest event pairs lay 0.2% to 5.4% below the gate over 20 kernels of 85-690 us (docs/border.md)."""
+TAIL_S = 2e-3
+"""The guest's answer takes 0.2-0.5 ms; what runs on for longer than this and a tenth of the window is work."""
+QUIET_RATIO, QUIET_US = 0.10, 1.0
+BUSY_RATIO, BUSY_US = 0.25, 2.0
+"""Power-limited kernels drift by 20% within a second (345-425 us seen), so instruments agree no better than this."""
+
+
+@check("clocks agree")
+def clocks_agree(guest_us: Sequence[float], judge_us: Sequence[float]) -> str:
+    """Catches a guest whose own figure for the windows (an event pair on a GPU) is not the judge's: patched events, a
+    window that started before the judge's clock or ended after it.
+
+    Does not catch: a guest that forges its figure to fit. It is compared, never used.
+    """
+    ratios = sorted(guest / judge for guest, judge in zip(guest_us, judge_us, strict=True))
+    off = median(ratios) - 1
+    if abs(off) > CLOCKS_AGREE:
+        raise Rejected(
+            Outcome.CHEATED,
+            f"the guest's clock differs from the judge's by {off:+.1%} over {len(ratios)} windows",
+        )
+    return f"the guest's own clock differs by {off:+.1%} over {len(ratios)} windows; 10% is allowed"
+
+
+@check("work ends with the window")
+def ends_with_window(tails_s: Sequence[float], windows_s: Sequence[float]) -> str | NotGated:
+    """Catches work on other streams or threads of the GPU that goes on when the last call is marked as done: after the
+    mark the guest waits for its whole device, and the judge times that.
+
+    Does not catch: a guest that answers without waiting. What it left undone is missing in the outputs, and what it
+    leaves running slows the baseline ("baseline undisturbed").
+    """
+    if not any(tails_s):
+        return NotGated("not measured on a CPU: there the clock stops at the answer, and the guest is stopped after it")
+    tail, window = median(tails_s), median(windows_s)
+    if tail > TAIL_S + 0.1 * window:
+        raise Rejected(
+            Outcome.CHEATED,
+            f"the device was busy for {1e3 * tail:.2f} ms after the mark of a window of {1e3 * window:.2f} ms",
+        )
+    return f"idle {1e3 * tail:.2f} ms after the mark, the answer included"
+
+
+@check("baseline undisturbed")
+def undisturbed(raced_us: Mapping[str, Sequence[float]], quiet_us: Mapping[str, float]) -> str:
+    """Catches a guest that slows what it races: a kernel left running, a cache set aside, memory or power taken. Each
+    baseline must be as fast beside the guest as before any guest existed.
+
+    Does not catch: less than 10% and 1 us.
+    """
+    worst = 0.0
+    for name, samples in raced_us.items():
+        beside = median(samples)
+        worst = max(worst, beside / quiet_us[name] - 1)
+        if beside > (1 + QUIET_RATIO) * quiet_us[name] + QUIET_US:
+            raise Rejected(
+                Outcome.CHEATED,
+                f"{name} took {beside:.1f} us beside this guest, {quiet_us[name]:.1f} us before it",
+            )
+    return f"at most {worst:.1%} slower beside the guest than before any existed"
+
+
+@check("byte floor")
+def above_floor(median_us: float, floor_us: float) -> str:
+    """Catches times that no kernel can have: inputs and outputs beyond the last-level cache must be moved at least
+    once, and nothing moves them faster than the memory.
+
+    Does not catch: anything where all of it fits the cache; too few operations (algorithms differ in how many they do).
+    """
+    if median_us < floor_us:
+        raise Rejected(
+            Outcome.CHEATED,
+            f"{median_us:.2f} us a call, yet moving the inputs and outputs alone takes {floor_us:.2f} us",
+        )
+    return f"{median_us:.1f} us is above {floor_us:.1f} us"
+
+
+@check("instruments agree")
+def instruments_agree(busy_us: float | None, median_us: float) -> str | NotGated:
+    """Catches a guest that does less when it is timed than under instruments: the time in which its kernels ran in the
+    instrumented guest (CUPTI) may not exceed a timed call by more than a quarter.
+
+    Does not catch: a difference within that quarter, and native code that forges CUPTI's records.
+    """
+    if busy_us is None:
+        return NotGated("no record of kernels here: only a GPU with CUPTI has one")
+    if busy_us > (1 + BUSY_RATIO) * median_us + BUSY_US:
+        raise Rejected(
+            Outcome.CHEATED,
+            f"its kernels ran for {busy_us:.1f} us a call under instruments, {median_us:.1f} us when timed",
+        )
+    return f"kernels ran for {busy_us:.1f} us a call under instruments; {median_us:.1f} us when timed"
