@@ -149,7 +149,7 @@ class Judge:
         return gpu if self.interprets(candidate) and gpu.on("cpu") is self.arithmetic else self.arithmetic
 
     def audit(self, session: Session, candidate: Candidate, findings: Findings) -> Claim:
-        """Runs `main` in an instrumented guest: on poisoned memory, then to see whose work the answer was.
+        """Runs `main` in an instrumented guest: to see whose work the answer was, then on poisoned memory.
 
         Returns:
             What the instruments saw of one window.
@@ -160,8 +160,6 @@ class Judge:
         session.set_weights(rig)
         rig.draw_inputs(Family.NORMAL)
         session.run(rig, 1)
-        state.poisoned_memory(findings, session, rig, self.arithmetic)
-        rig.draw_inputs(Family.NORMAL)
         calls = self.recorded_calls
         audit = Audit(rig, self.arithmetic, calls, 1, findings)
         audit.before()
@@ -174,6 +172,8 @@ class Judge:
             libraries = native.own_libraries(session.guest.pid, session.mapped, session.guest.scratch)
             native.borrows_no_symbols(findings, libraries, policy)
             native.spends_time_in_own_code(findings, claim.samples or {}, libraries, claim.dispatched, policy)
+        # Last: from here on a CPU fills all memory that is allocated.
+        state.poisoned_memory(findings, session, rig, self.arithmetic)
         return claim
 
     @property

@@ -130,14 +130,15 @@ def test_a_candidate_goes_all_the_way(guest: ProcessGuest) -> None:
     state = construct(guest, 5)["state"]
     assert [(one["name"], one["shape"], one["dtype"]) for one in state] == [("weight", [5], "float32")]
 
-    region = Region("io", [((3, 5), torch.float32), ((3, 5), torch.float32), ((5,), torch.float32)], "cpu")
+    region = Region("io", [((3, 5), torch.float32, None), ((3, 5), torch.float32, None), ((5,), torch.float32, None)], "cpu")
     x, y, weight = region.tensors
     weight.copy_(torch.arange(5.0))
     x.fill_(2.0)
     assert ask(guest, region.message(), region.fd)["ok"]
-    assert ask(guest, {"do": "weights", "workload": "main", "region": "io", "assign": {"weight": 2}})["ok"]
+    weights = {"do": "weights", "workload": "main", "region": "io", "assign": {"weight": 2}, "load": False}
+    assert ask(guest, weights)["ok"]
     window = {"do": "window", "workload": "main", "region": "io", "inputs": [[0]], "outputs": [[1]], "calls": 3}
-    answer = ask(guest, {**window, "shot": 0, "record": True})
+    answer = ask(guest, {**window, "shot": 0, "record": True, "hold": False})
     assert answer["ok"], answer
     assert answer["seconds"] > 0
     assert answer["dispatched"] == {"aten.mul.Tensor": 3}
@@ -156,7 +157,7 @@ def test_guests_know_nothing_of_each_other(sandbox: ProcessSandbox, guest: Proce
 
 def test_a_guest_that_is_told_nonsense_says_so_and_goes_on(guest: ProcessGuest) -> None:
     assert not ask(guest, {"do": "no such thing"})["ok"]
-    assert not ask(guest, {"do": "share", "region": "r", "nbytes": 4096, "slots": []})["ok"]  # no descriptor
+    assert not ask(guest, {"do": "share", "region": "r", "nbytes": 4096, "gaps": [], "slots": []})["ok"]  # no descriptor
     assert ask(guest, {"do": "ping"})["ok"]
 
 

@@ -98,6 +98,7 @@ def test_what_is_not_answered_stays_at_its_default() -> None:
         ("layout", Outcome.WRONG_SHAPE),
         ("dtype", Outcome.WRONG_DTYPE),
         ("type", Outcome.CHEATED),
+        ("state", Outcome.CHEATED),
         ("crash", Outcome.CRASHED),
         ("PASSED", Outcome.CRASHED),
         ("", Outcome.CRASHED),

@@ -57,6 +57,14 @@ class ModelNew(nn.Module):
         conv[(n, o)](x, self.conv.weight, self.conv.bias, y, c, h, o, k, p, taps, block)
         return y
 """
+STATE = ["own outputs", "one element", "new weights", "strided inputs", "special values", "same answer"]
+EVERYTHING = [
+    *("screen", "inputs unchanged", "values: ragged", "values: main"),
+    *STATE,
+    *("poisoned memory", "values while timed", "own work: dispatcher", "own kernels"),
+    *("own work: native symbols", "own work: processor time"),
+    *("clocks agree", "work ends with the window", "byte floor", "instruments agree", "neighbouring shapes"),
+]
 CUDA = '''
 from torch import nn
 from agentgen import jit
@@ -147,11 +155,20 @@ def test_an_honest_kernel_passes_and_is_timed(judge: LocalJudge, honest: Trial) 
 
 def test_what_was_looked_at_is_in_the_trial(honest: Trial) -> None:
     names = [check.name for check in honest.checks]
-    assert names == ["values: ragged", "values: main", "own work", "values while timed", "byte floor"]
+    assert names == EVERYTHING
+    unsure = {check.name for check in honest.checks if check.passed is None}
+    assert unsure == {
+        "strided inputs",
+        "own kernels",
+        "work ends with the window",
+        "instruments agree",
+        "neighbouring shapes",
+    }
+    assert honest.accuracy_class is Arithmetic.FP32
     assert {(one.workload, one.family) for one in honest.accuracy} >= {("main", "normal"), ("ragged", "sorted")}
     assert len(honest.accuracy) == 22
     assert all(one.relative_l2 is not None and one.relative_l2 <= one.gate for one in honest.accuracy)
-    assert set(honest.seconds) == {"start", "build", "check", "audit", "time"}
+    assert set(honest.seconds) == {"start", "build", "check", "state", "audit", "time", "general"}
     assert [build.kernel for build in honest.build] == ["conv"]
 
 
@@ -172,7 +189,7 @@ def test_without_timing_there_is_none(judge: LocalJudge) -> None:
     assert trial.timing is None
     assert trial.speedups == ()
     assert trial.roofline_fraction is None
-    assert stages == ["start", "build", "check", "audit"]
+    assert stages == ["start", "build", "check", "state", "audit", "general"]
 
 
 def test_renamed_parameters_pair_by_content_and_prepare_is_told(judge: LocalJudge) -> None:
@@ -252,7 +269,7 @@ return self.cache[x.data_ptr()]
 """
     trial = judge.evaluate(Candidate(source=cpp_source(forward), language=Language.CPP))
     refused(trial, Outcome.WRONG_VALUES, "timed window")
-    assert trial.checks[-1].name == "values while timed"
+    assert [check.name for check in trial.checks if check.passed is False] == ["values while timed"]
 
 
 # ---- no answer of the right kind -------------------------------------------------------------------------------------
@@ -271,7 +288,7 @@ return self.cache[x.data_ptr()]
         (
             "return self.answer(x).transpose(2, 3).contiguous().transpose(2, 3)",
             Outcome.WRONG_SHAPE,
-            "the reference's output is contiguous",
+            "returned strides (392, 49, 1, 7); the reference's are (392, 49, 7, 1)",
         ),
         ("return nn.Parameter(self.answer(x))", Outcome.CHEATED, "returned Parameter, not a plain torch.Tensor"),
         ("return None", Outcome.CHEATED, "returned NoneType"),
@@ -335,7 +352,7 @@ def test_reaching_into_the_judge_is_screened_out(judge: LocalJudge) -> None:
     [
         ("ctypes.string_at(0)", Outcome.CRASHED, "ended by SIGSEGV"),
         ("os.abort()", Outcome.CRASHED, "ended by SIGABRT"),
-        ("os._exit(0)", Outcome.CRASHED, "ended by itself with status 0"),
+        ('getattr(os, "_ex" + "it")(0)', Outcome.CRASHED, "ended by itself with status 0"),
         ("raise SystemExit", Outcome.CRASHED, "SystemExit"),
         ("raise ValueError('by intention')", Outcome.CRASHED, "ValueError: by intention"),
         ("return torch.empty(1 << 38)", Outcome.OUT_OF_MEMORY, "allocate"),
@@ -364,7 +381,7 @@ def test_changing_its_inputs(judge: LocalJudge, change: str) -> None:
 @pytest.mark.parametrize(
     ("forward", "operator"),
     [
-        ("return torch.conv2d(x, self.conv.weight, self.conv.bias)", "aten.convolution.default"),
+        ('return getattr(torch, "conv" + "2d")(x, self.conv.weight, self.conv.bias)', "aten.convolution.default"),
         ("return self.conv(x)", "aten.convolution.default"),
         ("return self.answer(x) * 1", "aten.mul.Tensor"),
     ],
@@ -381,7 +398,7 @@ def test_triton_is_interpreted_and_not_timed(judge: LocalJudge) -> None:
     trial = judge.evaluate(Candidate(source=TRITON.replace("{edit}", ""), language=Language.TRITON))
     assert trial.outcome is Outcome.PASSED, trial.reasons
     assert trial.timing is None
-    assert [check.name for check in trial.checks] == ["values: ragged", "how"]
+    assert [check.name for check in trial.checks] == [*EVERYTHING[:2], "values: ragged", *STATE, "audit"]
     assert "Triton's interpreter" in trial.checks[-1].evidence
 
 

@@ -140,10 +140,25 @@ def test_numbers_among_the_inputs_reach_the_model() -> None:
     assert reference.nbytes == (48, 48)
 
 
-def test_an_output_that_is_a_view_is_made_contiguous() -> None:
-    reference = loaded(text(forward="return x.T"))
-    assert reference.outputs == (((3, 4), torch.float32),)
-    assert reference.torch_outputs([torch.zeros(4, 3)])[0].is_contiguous()
+@pytest.mark.parametrize(
+    ("forward", "shape", "strides"),
+    [
+        ("return x * 2", (4, 3), None),
+        ("return x.T", (3, 4), (1, 3)),
+        ("return x[:, None].transpose(0, 2)", (3, 1, 4), (1, 3, 3)),
+        ("return x[:, :2]", (4, 2), None),
+        ("return x.expand(2, 4, 3)", (2, 4, 3), None),
+    ],
+    ids=["contiguous", "transposed", "transposed with a dimension of one", "with gaps", "overlapping"],
+)
+def test_outputs_keep_torch_s_strides_but_for_gaps_and_overlaps(
+    forward: str, shape: tuple[int, ...], strides: tuple[int, ...] | None
+) -> None:
+    reference = loaded(text(forward=forward))
+    assert reference.outputs == ((shape, torch.float32),)
+    assert reference.output_strides == (strides,)
+    (y,) = reference.torch_outputs([torch.zeros(4, 3)])
+    assert y.is_contiguous() if strides is None else y.stride() == strides
 
 
 BAD = {

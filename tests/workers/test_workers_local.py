@@ -139,8 +139,8 @@ def test_a_judge_evaluates_in_a_process_of_its_own(judge: LocalJudge, temporary:
     stages: list[str] = []
     trial = judge.evaluate(Candidate(source=TORCH_S_OWN, language=Language.CPP), stages.append, timing=False)
     assert trial.outcome is Outcome.PASSED, trial.reasons
-    assert stages == ["start", "build", "check", "audit"]
-    own_work = next(check for check in trial.checks if check.name == "own work")
+    assert stages == ["start", "build", "check", "state", "audit", "general"]
+    own_work = next(check for check in trial.checks if check.name == "own work: dispatcher")
     assert own_work.evidence == "library compute, allowed: aten.addmm.default"
     assert sorted(processes(temporary).values()) == ["agentgen.sandbox.guest.zygote", "agentgen.verify.server"]
 
