@@ -1,4 +1,4 @@
-"""What `verify` and `bench` share: one given kernel to one trial. Nothing goes into the run database."""
+"""What `verify`, `bench` and `reverify` share: one kernel to one trial. Nothing goes into the run database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput
 from agentgen.records.candidate import Candidate, Language
+from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
+from agentgen.records.trial import Depth
 from agentgen.report.trial import findings, trial_json
 
 REJECTED = 1
@@ -37,8 +39,20 @@ class Asked:
     language: str | None
     effort: Effort
     timing: bool
+    depth: Depth = Depth.JUDGE
     explanations: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the checks are about, where that is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One kernel, and what it is judged for."""
+
+    title: str
+    problem: Problem
+    candidate: Candidate
+    device: str
+    arithmetic: Arithmetic
 
 
 def evaluate(asked: Asked, *, as_json: bool) -> int:
@@ -47,7 +61,10 @@ def evaluate(asked: Asked, *, as_json: bool) -> int:
     Raises:
         BadInput: a file cannot be read, or an argument is missing or too many.
     """
-    console = screen()
+    return decide(_subject(asked), asked, as_json=as_json)
+
+
+def _subject(asked: Asked) -> Subject:
     settings = config.here(asked.layer)
     problem_name, path = _split(asked)
     if asked.reference:
@@ -60,7 +77,15 @@ def evaluate(asked: Asked, *, as_json: bool) -> int:
     arithmetic = wiring.find_arithmetic(settings, problem, device)
     # No sign of a language: torch alone, or no Python at all. What it is called then makes no difference to the judge.
     candidate = Candidate(source=source, language=language or Language.CPP)
-    console.print(f"{path} ({candidate.language.value}) for {problem.name} in {arithmetic.value} on {device}")
+    return Subject(str(path), problem, candidate, device, arithmetic)
+
+
+def decide(subject: Subject, asked: Asked, *, as_json: bool) -> int:
+    """Judges a kernel as deep as is asked, shows what was found, and returns the exit code."""
+    console = screen()
+    problem, candidate, device = subject.problem, subject.candidate, subject.device
+    arithmetic = subject.arithmetic
+    console.print(f"{subject.title} ({candidate.language.value}) for {problem.name} in {arithmetic.value} on {device}")
 
     def on_stage(stage: str) -> None:
         console.print(f"{stage} …", style="dim")
@@ -69,7 +94,7 @@ def evaluate(asked: Asked, *, as_json: bool) -> int:
         workload = judge.target().workload
         if workload != problem.main.name:
             console.print(f"timed at workload {workload!r}: the device has too little memory for main")
-        trial = judge.evaluate(candidate, on_stage, timing=asked.timing)
+        trial = judge.evaluate(candidate, on_stage, timing=asked.timing, depth=asked.depth)
     console.print(findings(trial, all_accuracy=asked.effort is Effort.FULL, explanations=asked.explanations))
     if as_json:
         answer({**trial_json(trial), "language": candidate.language.value, "device": device})

@@ -1,7 +1,7 @@
 """`agentgen`: takes the command line apart, and turns every way a command can end into an exit code.
 
-    0    done; verify, bench: the kernel was accepted
-    1    verify, bench: the kernel was rejected
+    0    done; verify, bench, reverify: the kernel was accepted
+    1    verify, bench, reverify: the kernel was rejected
     2    bad usage, or a machine, store or model that cannot be used: one line says what and what to do
     70   a fault in agentgen itself: the only case with a traceback
     75   a run waits for answers in its mailbox, or for its device
@@ -60,6 +60,12 @@ app.command(
     name="bench",
     help="Judge one kernel against every baseline, torch.compile's modes included.",
     usage=f"Usage: agentgen bench {_EITHER}",
+)
+app.command(
+    "agentgen.cli.reverify:reverify",
+    name="reverify",
+    help="Certify one kernel: memory and race checkers, 100 draws, a second measurement.",
+    usage="Usage: agentgen reverify (RUN | (PROBLEM | --reference FILE) CANDIDATE) [OPTIONS]",
 )
 app.command("agentgen.cli.problems:app", name="problems", help="List the problems, or show one.")
 app.command("agentgen.cli.doctor:doctor", name="doctor", help="Tell what this machine can do.")

@@ -41,5 +41,5 @@ def verify(
             answer({"checks": dict(explanations)})
         return 0
     layer = Layer(device=device, arithmetic=arithmetic)
-    asked = Asked(paths, reference, layer, language, Effort.QUICK, timing, explanations)
+    asked = Asked(paths, reference, layer, language, Effort.QUICK, timing, explanations=explanations)
     return evaluate(asked, as_json=json)

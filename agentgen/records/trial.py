@@ -32,6 +32,15 @@ class Outcome(StrEnum):
     """Compiled only: CUDA without a GPU."""
 
 
+class Depth(StrEnum):
+    """How far an evaluation goes."""
+
+    JUDGE = "judge"
+    """Every candidate."""
+    CERTIFY = "certify"
+    """Before a kernel is shown around: memory and race checkers, a hundred draws, a second measurement."""
+
+
 class Check(Record):
     """One thing that was looked at, and what was seen."""
 
@@ -143,6 +152,7 @@ class Trial(Record):
     problem: str
     arithmetic: Arithmetic
     machine: Machine
+    depth: Depth = Depth.JUDGE
     outcome: Outcome
     reasons: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()

@@ -17,9 +17,7 @@ Explanations = Mapping[str, str]
 """What each check catches and what not, by its name."""
 
 
-def findings(
-    trial: Trial, *, all_accuracy: bool = False, explanations: Explanations | None = None
-) -> RenderableType:
+def findings(trial: Trial, *, all_accuracy: bool = False, explanations: Explanations | None = None) -> RenderableType:
     """Returns everything there is to say about a trial.
 
     Args:

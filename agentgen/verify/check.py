@@ -18,12 +18,17 @@ from agentgen.verify.reference import Reference
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
 
-DRAWS = {Family.NORMAL: 2}
-"""Secret draws of a family at a workload; of every other family one: 12 at each workload."""
+NORMAL_DRAWS = 2
+"""At a workload; one of every other family: 12 in all."""
 
 
 def check_workload(
-    session: Session, rig: Rig, arithmetic: Arithmetic, families: Sequence[Family], findings: Findings
+    session: Session,
+    rig: Rig,
+    arithmetic: Arithmetic,
+    families: Sequence[Family],
+    findings: Findings,
+    normal_draws: int = NORMAL_DRAWS,
 ) -> None:
     """Checks one workload: per family a window of fresh draws, each output against the float64 oracle.
 
@@ -42,7 +47,7 @@ def check_workload(
             rig.draw_weights(drawn)
             session.set_weights(rig)
             weights_of = drawn
-        sets = DRAWS.get(family, 1)
+        sets = normal_draws if family is Family.NORMAL else 1
         rig.draw_inputs(family, sets)
         rig.poison_outputs()
         session.run(rig, sets)

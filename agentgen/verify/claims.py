@@ -99,6 +99,7 @@ class Claim(_Claim):
     samples: Annotated[dict[Shown, Count], Field(max_length=MAX_ENTRIES)] | None = None
     kernels: Annotated[list[KernelClaim], Field(max_length=MAX_ENTRIES)] | None = None
     busy_us: Amount | None = None
+    guarded: Count = 0
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable
 
 from agentgen.errors import DeviceLost
-from agentgen.sandbox.guest.gate import DONE, GO, HERE, MAX_WAIT_MS, PAGE_BYTES
+from agentgen.sandbox.guest.gate import DONE, GO, HERE, MAX_WAIT_MS, PAGE_BYTES, Gate
+from agentgen.sandbox.guest.window import Shot
+from agentgen.verify.shared import sealed_memory
 
 _WORD = struct.Struct("=i")
 OPEN_ANYWAY_S = 0.25
@@ -26,8 +28,7 @@ class Page:
     """The judge's view of the words that a gate and a mark write."""
 
     def __init__(self) -> None:
-        self.fd = os.memfd_create("agentgen-gate", os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, PAGE_BYTES)
+        self.fd = sealed_memory("agentgen-gate", PAGE_BYTES)
         self._map = mmap.mmap(self.fd, PAGE_BYTES)
         self._shot = 0
 
@@ -71,18 +72,25 @@ class Page:
                 raise TimeoutError(f"the gate's word {word} did not reach {value} within {timeout_s:.1f} s")
 
 
-def own_gated_seconds(page: Page, queue: Callable[[int], Callable[[], float]], timeout_s: float = 60.0) -> float:
-    """Times work that the judge itself queues (`queue(shot)` closes the gate, queues, marks) by its own gate.
+class OwnGate:
+    """The judge's own gate: for work that it queues itself. Its words are none that a guest can write."""
 
-    Raises:
-        DeviceLost: the device does not come to the mark.
-    """
-    shot = page.next_shot()
-    finish = queue(shot)
-    try:
-        page.wait_here(shot, MAX_WAIT_MS / 1e3)
-        seconds = page.open_and_time(shot, timeout_s)
-    except TimeoutError as error:
-        raise DeviceLost(f"the judge's own work did not finish: {error}") from error
-    finish()
-    return seconds
+    def __init__(self, arch: str) -> None:
+        self._page = Page()
+        self._gate = Gate(self._page.fd, arch)
+
+    def seconds(self, queue: Callable[[Shot], Callable[[], float]], timeout_s: float = 60.0) -> float:
+        """Times work: `queue(shot)` closes the gate, queues, marks.
+
+        Raises:
+            DeviceLost: the device does not come to the mark.
+        """
+        shot = self._page.next_shot()
+        finish = queue(Shot(self._gate, shot))
+        try:
+            self._page.wait_here(shot, MAX_WAIT_MS / 1e3)
+            seconds = self._page.open_and_time(shot, timeout_s)
+        except TimeoutError as error:
+            raise DeviceLost(f"the judge's own work did not finish: {error}") from error
+        finish()
+        return seconds

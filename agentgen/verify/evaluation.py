@@ -10,19 +10,23 @@ from contextlib import contextmanager
 import torch
 
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.trial import BuildReport, Check, Clock, Neighbour, Outcome, Speedup, Stage, Timing, Trial
+from agentgen.records.trial import BuildReport, Check, Clock, Depth, Neighbour, Outcome, Speedup, Stage, Timing, Trial
+from agentgen.verify.certify import certify, second_measurement
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.judge import Judge
 from agentgen.verify.numerics import loosest
 from agentgen.verify.screens import screen
 from agentgen.verify.session import Session
-from agentgen.verify.timing import SHORT_US, summarise
+from agentgen.verify.throttling import unthrottled, watching
+from agentgen.verify.timing import SHORT_US, Race, summarise
 from agentgen.verify.tripwires import instruments_agree
 
 OnStage = Callable[[Stage], None]
 
 
-def evaluate(judge: Judge, candidate: Candidate, on_stage: OnStage, *, timing: bool) -> Trial:
+def evaluate(
+    judge: Judge, candidate: Candidate, on_stage: OnStage, *, timing: bool, depth: Depth = Depth.JUDGE
+) -> Trial:
     """Returns the trial of one candidate. Only a failing machine raises.
 
     Args:
@@ -30,8 +34,9 @@ def evaluate(judge: Judge, candidate: Candidate, on_stage: OnStage, *, timing: b
         candidate: What to evaluate.
         on_stage: Told the name of each stage as it begins.
         timing: Whether to time what passed.
+        depth: How far to go.
     """
-    evaluation = Evaluation(judge, candidate, on_stage)
+    evaluation = Evaluation(judge, candidate, on_stage, depth)
     try:
         evaluation.run(timing=timing)
     except Rejected as rejected:
@@ -46,15 +51,15 @@ def evaluate(judge: Judge, candidate: Candidate, on_stage: OnStage, *, timing: b
 class Evaluation:
     """One candidate's way through the stages, and what was seen on it."""
 
-    def __init__(self, judge: Judge, candidate: Candidate, on_stage: OnStage) -> None:
+    def __init__(self, judge: Judge, candidate: Candidate, on_stage: OnStage, depth: Depth) -> None:
         self._judge = judge
         self._candidate = candidate
         self._on_stage = on_stage
+        self._depth = depth
         self._findings = Findings()
+        self._races: list[Race] = []
         self._sessions: list[Session] = []
         self._seconds: dict[Stage, float] = {}
-        self._timing: Timing | None = None
-        self._speedups: tuple[Speedup, ...] = ()
         self._neighbours: tuple[Neighbour, ...] = ()
 
     def run(self, *, timing: bool) -> None:
@@ -75,6 +80,8 @@ class Evaluation:
         if language is Language.TRITON and judge.device == "cpu":
             how = "skipped: checked by Triton's interpreter on small workloads; neither timed nor audited without a GPU"
             self._findings.note("audit", None, how)
+            if self._depth is Depth.CERTIFY:
+                self._certify(session, timing=False)
             return
         with self._stage("audit"):
             extra = self._open_session()
@@ -82,11 +89,13 @@ class Evaluation:
             extra.close()
         if timing:
             with self._stage("time"):
-                median_us = self._time(session)
+                self._time(session)
             busy_us = None if seen.busy_us is None else seen.busy_us / judge.recorded_calls
-            instruments_agree(self._findings, busy_us, median_us)
+            instruments_agree(self._findings, busy_us, self._races[0].median_us)
         with self._stage("general"):
             self._neighbours = judge.neighbours(session, self._findings, timing=timing)
+        if self._depth is Depth.CERTIFY:
+            self._certify(session, timing=timing)
 
     def starved(self, error: torch.OutOfMemoryError) -> Trial:
         """Returns the trial of a candidate beside which the judge had no memory left.
@@ -104,6 +113,7 @@ class Evaluation:
     def trial(self, outcome: Outcome, reasons: tuple[str, ...]) -> Trial:
         """Returns the record."""
         passed = outcome is Outcome.PASSED
+        timing, speedups = self._timing() if passed and self._races else (None, ())
         first = self._sessions[0] if self._sessions else None
         checks: list[Check] = list(self._findings.checks)
         if first and first.has_prepare:
@@ -113,16 +123,17 @@ class Evaluation:
             problem=self._judge.problem.name,
             arithmetic=self._judge.arithmetic,
             machine=self._judge.machine,
+            depth=self._depth,
             outcome=outcome,
             reasons=reasons,
             checks=tuple(checks),
             accuracy=tuple(self._findings.accuracy),
             accuracy_class=loosest(row.reached for row in self._findings.accuracy if row.gated),
             build=first.builds if first else (),
-            timing=self._timing if passed else None,
-            speedups=self._speedups if passed else (),
+            timing=timing,
+            speedups=speedups,
             neighbours=self._neighbours if passed else (),
-            roofline_fraction=self._judge.score(self._timing) if passed and self._timing else None,
+            roofline_fraction=self._judge.score(timing) if timing else None,
             seconds=self._seconds,
             log=first.guest.log[-4000:] if first else "",
         )
@@ -132,17 +143,32 @@ class Evaluation:
         for session in self._sessions:
             session.close()
 
-    def _time(self, session: Session) -> float:
-        judge = self._judge
-        races = [judge.race(session, self._findings)]
-        if judge.device != "cpu" and min(races[0].candidate_us) < SHORT_US:
+    def _time(self, session: Session) -> None:
+        self._races.append(self._judge.race(session, self._findings))
+        if self._judge.device != "cpu" and min(self._races[0].candidate_us) < SHORT_US:
             for _ in range(2):
-                extra = self._open_session()
-                extra.construct(judge.main)
-                races.append(judge.race(extra, self._findings))
-                extra.close()
-        self._timing, self._speedups = summarise(races, Clock.WALL if judge.device == "cpu" else Clock.GATE)
-        return self._timing.median_us
+                self._race_again()
+
+    def _race_again(self) -> None:
+        extra = self._open_session()
+        extra.construct(self._judge.main)
+        self._races.append(self._judge.race(extra, self._findings))
+        extra.close()
+
+    def _certify(self, session: Session, *, timing: bool) -> None:
+        judge, findings = self._judge, self._findings
+        with self._stage("certify"):
+            certify(judge, self._candidate, session, findings)
+            if not timing:
+                return
+            session.close()  # from here on nobody but the new guest and the judge
+            with watching(judge.device, known=2) as watched:
+                self._race_again()
+            second_measurement(findings, self._races[0], self._races[-1])
+            unthrottled(findings, watched)
+
+    def _timing(self) -> tuple[Timing, tuple[Speedup, ...]]:
+        return summarise(self._races, Clock.WALL if self._judge.device == "cpu" else Clock.GATE)
 
     def _built_session(self) -> Session:
         with self._stage("start"):

@@ -21,7 +21,7 @@ from agentgen.verify.audit import Audit
 from agentgen.verify.baselines import Call, baselines
 from agentgen.verify.check import check_workload
 from agentgen.verify.claims import Claim
-from agentgen.verify.clock import Page
+from agentgen.verify.clock import OwnGate, Page
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.inputs import described
@@ -54,8 +54,7 @@ class Judge:
         self._sandbox: Sandbox = ProcessSandbox(device, self._arch)
         self._interpreter: Sandbox | None = None
         self._near: tuple[list[neighbours.Near], list[str]] | None = None
-        # The judge's own gate has words that no guest can write.
-        self._page = Page() if device != "cpu" else None
+        self._gate = OwnGate(self._arch) if self._arch else None
         cache = self.machine.last_level_cache_bytes
         self._rigs = build_rigs(problem, device, cache)
         self.main = next(iter(self._rigs.values()))
@@ -97,14 +96,14 @@ class Judge:
 
     def stopwatch(self, rig: Rig, *, near: bool = False) -> Stopwatch:
         """Returns a stopwatch for a rig, by the judge's own gate on a GPU."""
-        return Stopwatch(rig, self._page, self._arch, near=near)
+        return Stopwatch(rig, self._gate, near=near)
 
     def start_guest(self, candidate: Candidate) -> Session:
         """Starts a fresh guest, in Triton's interpreter where a Triton candidate meets a CPU."""
         if self.interprets(candidate):
             self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True)
             return Session(self._interpreter.start(candidate.id), None)
-        return Session(self._sandbox.start(candidate.id), Page() if self._page else None)
+        return Session(self._sandbox.start(candidate.id), Page() if self._gate else None)
 
     def interprets(self, candidate: Candidate) -> bool:
         """Whether Triton's interpreter stands for the GPU that is not here."""
@@ -115,22 +114,22 @@ class Judge:
         for sandbox in (self._sandbox, self._interpreter):
             if sandbox:
                 sandbox.close()
-        if self._page:
-            self._page.close()
 
     def check(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         """Checks every workload, small ones first: they find most mistakes in a fraction of the time."""
-        interpreted = self.interprets(candidate)
-        # `main` is too slow for the interpreter, unless nothing else is there.
-        names = list(reversed(self._rigs))
-        names = names[:-1] or names if interpreted else names
-        families = INTERPRETED if interpreted else tuple(Family)
-        for name in names:
-            check_workload(session, self._rigs[name], self._gates(candidate), families, findings)
+        families = INTERPRETED if self.interprets(candidate) else tuple(Family)
+        for rig in self.rigs_of(candidate):
+            check_workload(session, rig, self.gates(candidate), families, findings)
+
+    def rigs_of(self, candidate: Candidate) -> list[Rig]:
+        """Returns the workloads to check at, small ones first. `main` is too slow for the interpreter, unless nothing
+        else is there."""
+        rigs = list(reversed(self._rigs.values()))
+        return rigs[:-1] or rigs if self.interprets(candidate) else rigs
 
     def probe(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         """Probes what the candidate may remember, share, assume or leave to chance."""
-        small, arithmetic = self.smallest, self._gates(candidate)
+        small, arithmetic = self.smallest, self.gates(candidate)
         state.own_outputs(findings, session, small, arithmetic)
         state.one_element(findings, session, small, arithmetic)
         state.new_weights(findings, session, small, arithmetic)
@@ -143,7 +142,7 @@ class Judge:
         """The workload with the fewest bytes."""
         return min(self._rigs.values(), key=lambda rig: sum(rig.reference.nbytes))
 
-    def _gates(self, candidate: Candidate) -> Arithmetic:
+    def gates(self, candidate: Candidate) -> Arithmetic:
         """What the interpreter runs is meant for a GPU: there the problem's arithmetic is what it says."""
         gpu = self.problem.arithmetic
         return gpu if self.interprets(candidate) and gpu.on("cpu") is self.arithmetic else self.arithmetic
@@ -186,7 +185,7 @@ class Judge:
     def race(self, session: Session, findings: Findings) -> Race:
         """Races a warm guest against the baselines at `main`."""
         result = self.race_at(session, self.main, self._watch, self._baselines, self._quiet_us, findings)
-        if self._page:
+        if self._gate:
             tripwires.undisturbed(findings, result.baselines_us, self._quiet_us)
         return result
 
@@ -205,16 +204,16 @@ class Judge:
         rig.draw_inputs(Family.NORMAL)
         rig.poison_outputs()
         session.run(rig, 2)
-        every = 1 if self._page else 4
-        calls, call_us = 2, 0.0
+        every = 1 if self._gate else 4
+        calls = 2
         for _ in range(2):  # of a CPU's window of two calls most may be the command itself
-            call_us = 1e6 * session.timed(rig, calls, Audit(rig, self.arithmetic, calls, every, findings)).seconds / calls
-            calls = watch.schedule.calls(call_us)
-        slowest = max(call_us, *quiet_us.values())
-        audit = Audit(rig, self.arithmetic, watch.schedule.calls(slowest), every, findings)
-        result = race(watch, session, raced, slowest, audit)
+            first = session.timed(rig, calls, Audit(rig, self.arithmetic, calls, every, findings))
+            calls = watch.schedule.calls(1e6 * first.seconds / calls)
+        audit = Audit(rig, self.arithmetic, calls, every, findings)
+        result = race(watch, session, raced, quiet_us, calls, audit)
         gross = [1e6 * window.seconds for window in result.windows]
-        tripwires.clocks_agree(findings, [1e6 * (window.claim.seconds or 0.0) for window in result.windows], gross)
+        guest_us = [1e6 * (window.claim.seconds or 0.0) for window in result.windows]
+        tripwires.clocks_agree(findings, guest_us, gross, 0.0 if self._gate else tripwires.COMMAND_US)
         tripwires.ends_with_window(findings, [w.tail_s for w in result.windows], [w.seconds for w in result.windows])
         tripwires.above_floor(findings, result.median_us, self._floor_us(rig))
         return result

@@ -85,7 +85,7 @@ def neighbouring_shapes(
         name = one.rig.reference.workload
         # Lines of its own would hide those of `main`: only what fails, and the accuracy, is kept.
         local = Findings(accuracy=accuracy_of.accuracy)
-        check_workload(session, one.rig, arithmetic, (Family.NORMAL,), local)
+        check_workload(session, one.rig, arithmetic, (Family.NORMAL,), local, normal_draws=1)
         if race_at:
             result = race_at(one, local)
             ratio = speedup(EAGER, [result], result.median_us)

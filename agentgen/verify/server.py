@@ -4,7 +4,7 @@
     explain                               -> every check with what it catches and what not
     calibrate                             -> machine, ceilings
     open       problem, arithmetic, effort -> target
-    evaluate   candidate, timing          -> stage messages, then trial
+    evaluate   candidate, timing, depth   -> stage messages, then trial
     admit      problem, arithmetic        -> admission
 
 A failing machine or reference becomes an `error` message with the name of its class in `agentgen.errors`. When the
@@ -24,6 +24,7 @@ from agentgen.errors import AgentgenError, DeviceLost, DeviceNotFound, PeerClose
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
+from agentgen.records.trial import Depth
 from agentgen.sandbox.guest.limits import die_with_parent
 from agentgen.sandbox.wire import Channel, Message
 from agentgen.verify import ceilings, machine
@@ -83,7 +84,9 @@ class Server:
             return {"admission": admit(problem, self._device, arithmetic).model_dump(mode="json")}
         if what == "evaluate" and self._judge:
             candidate = Candidate.model_validate(message["candidate"])
-            trial = evaluate(self._judge, candidate, self._tell_stage, timing=message["timing"])
+            trial = evaluate(
+                self._judge, candidate, self._tell_stage, timing=message["timing"], depth=Depth(message["depth"])
+            )
             return {"trial": trial.model_dump(mode="json")}
         raise ValueError(f"unknown command {what}")
 

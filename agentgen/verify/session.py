@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from pydantic import ValidationError
 
-from agentgen.errors import PeerClosed, ProtocolError
+from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import BuildReport, Outcome
@@ -64,8 +64,11 @@ class Session:
         self.page = page
         self.builds: tuple[BuildReport, ...] = ()
         self.has_prepare = False
-        self.mapped = mapped_files(guest.pid)
-        """What the guest could execute before it knew the candidate."""
+        try:
+            self.mapped = mapped_files(guest.pid)
+            """What the guest could execute before it knew the candidate."""
+        except OSError as error:
+            raise SandboxUnavailable(f"a fresh guest was gone before it was used: {error}") from error
         self._assignments: dict[str, dict[str, int]] = {}
 
     def load(self, candidate: Candidate, arithmetic: Arithmetic) -> None:
@@ -114,6 +117,14 @@ class Session:
         message = {**_window(rig, calls, 0), "record": record, "hold": hold}
         return self._command({**message, "inputs": rows} if rows else message, (), FIRST_CALL_S)
 
+    def guard(self, side: str, fill: int) -> None:
+        """Has the guest lay what it allocates from now on between walls: before `load`, or it is too late."""
+        self._command({"do": "guard", "side": side, "fill": fill}, (), CALLS_S)
+
+    def guarded(self) -> int:
+        """Returns how many blocks lay between walls; a guest that wrote to the filling of one ends here."""
+        return self._command({"do": "guarded"}, (), CALLS_S).guarded
+
     def collect(self) -> None:
         """Has the guest copy what it holds into the output buffers it belongs to."""
         self._command({"do": "collect"}, (), CALLS_S)
@@ -123,11 +134,12 @@ class Session:
         if self.page is not None:
             return self._gated(rig, calls, self.page, watcher)
         watcher.before()
+        self._command({**_window(rig, calls, 0), "arm": True}, (), CALLS_S)
         start = time.perf_counter()
-        claim = self._command(_window(rig, calls, 0), (), CALLS_S)
+        self._command({"do": "go"}, (), CALLS_S)
         seconds = time.perf_counter() - start
         watcher.after()
-        return Timed(seconds, 0.0, claim)
+        return Timed(seconds, 0.0, self._command({"do": "finish"}, (), CALLS_S))
 
     def _gated(self, rig: Rig, calls: int, page: Page, watcher: Watcher) -> Timed:
         shot = page.next_shot()
@@ -153,7 +165,10 @@ class Session:
         try:
             seconds = page.open_and_time(shot, CALLS_S)
         except TimeoutError as error:
-            self._command({"do": "finish"}, (), 5.0)
+            if answered:
+                self._command({"do": "finish"}, (), 5.0)
+            else:
+                self._answer(5.0)
             raise Rejected(Outcome.TIMED_OUT, f"{calls} calls did not end within {CALLS_S:.0f} s") from error
         # Before the guest is asked for anything: what is not there now came after the clock had stopped.
         watcher.after()
@@ -192,7 +207,9 @@ class Session:
         self._settle()
         try:
             self.guest.post(message, fds)
-        except (ProtocolError, TimeoutError) as error:
+        except TimeoutError as error:
+            raise Rejected(Outcome.TIMED_OUT, f"the guest does not read its commands: {error}") from error
+        except ProtocolError as error:
             raise self._gone(error) from error
 
     def _settle(self) -> None:
@@ -231,10 +248,18 @@ class Session:
         if not isinstance(error, PeerClosed):
             return Rejected(Outcome.CRASHED, f"the guest broke the protocol: {error}")
         status = self.guest.exit_status
-        if status is not None and status < 0:
-            name = signal.Signals(-status).name if -status in signal.valid_signals() else f"signal {-status}"
-            return Rejected(Outcome.CRASHED, f"the guest was ended by {name}")
+        if status is None:
+            return Rejected(Outcome.CRASHED, "the guest closed its socket")
+        if status < 0:
+            return Rejected(Outcome.CRASHED, f"the guest was ended by {_signal_name(-status)}")
         return Rejected(Outcome.CRASHED, f"the guest ended by itself with status {status}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _window(rig: Rig, calls: int, shot: int) -> dict[str, Any]:
@@ -248,4 +273,5 @@ def _window(rig: Rig, calls: int, shot: int) -> dict[str, Any]:
         "shot": shot,
         "record": False,
         "hold": False,
+        "arm": False,
     }

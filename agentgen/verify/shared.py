@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 from collections.abc import Sequence
@@ -86,6 +87,14 @@ class Region:
 def _create(nbytes: int, device: str) -> tuple[torch.Tensor, int]:
     if device != "cpu":
         return create_device(nbytes, torch.device(device).index or 0)
-    fd = os.memfd_create("agentgen-region", os.MFD_CLOEXEC)
-    os.ftruncate(fd, nbytes)
+    fd = sealed_memory("agentgen-region", nbytes)
     return map_host(fd, nbytes), fd
+
+
+def sealed_memory(name: str, nbytes: int) -> int:
+    """Returns a descriptor of shared memory whose size nobody can change: a guest that shortened what the judge has
+    mapped would end it by SIGBUS."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, nbytes)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return fd

@@ -37,7 +37,8 @@ def _wrong(rig: Rig, right: Truth, outputs: list[torch.Tensor], arithmetic: Arit
     return pool.problems()
 
 
-def _require_right(rig: Rig, which: int, arithmetic: Arithmetic, situation: str) -> None:
+def require_right(rig: Rig, which: int, arithmetic: Arithmetic, situation: str) -> None:
+    """Raises Rejected, WRONG_VALUES, if output set `which` is not what its private inputs make it."""
     right = truth(rig.reference, rig.private[which], rig.source)
     wrong = _wrong(rig, right, rig.snapshot(which), arithmetic)
     if wrong:
@@ -82,9 +83,10 @@ def one_element(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | Not
         return NotGated("no input whose elements may be changed one by one")
     x = rig.private[0][floats[0]]
     stale = rig.reference.torch_outputs(rig.private[0])
-    place = int(torch.randint(x.numel(), (1,)))
+    place = int(torch.randint(x.numel(), (1,), generator=rig.source, device=x.device))
+    largest = max(1.0, x.abs().max().item())
     for size in SIZES:
-        x.view(-1)[place] = size * max(1.0, x.abs().max().item())
+        x.view(-1)[place] = size * largest
         right = truth(rig.reference, rig.private[0], rig.source)
         if _wrong(rig, right, stale, arithmetic):
             break
@@ -114,7 +116,7 @@ def new_weights(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | Not
         session.set_weights(rig, load=load)
         rig.poison_outputs()
         session.run(rig, 1)
-        _require_right(rig, 0, arithmetic, f"weights changed {how}")
+        require_right(rig, 0, arithmetic, f"weights changed {how}")
     return "right after weights changed in place, and by load_state_dict"
 
 
@@ -160,7 +162,7 @@ def poisoned_memory(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
         rig.draw_inputs(Family.NORMAL, 1)
         rig.poison_outputs((0,))
         session.run(rig, 1)
-        _require_right(rig, 0, arithmetic, f"fresh memory holds {name}")
+        require_right(rig, 0, arithmetic, f"fresh memory holds {name}")
     return "right where fresh memory holds NaN, and where it holds 1.2e30"
 
 
@@ -203,8 +205,9 @@ def special_values(session: Session, rig: Rig, demand: Demand) -> str | NotGated
     floats = [x for x in rig.private[0] if x.is_floating_point() and x.numel() > 1]
     if not floats:
         return NotGated("no floating-point input")
-    first, second = torch.randperm(floats[0].numel())[:2].tolist()
-    floats[0].view(-1)[first], floats[0].view(-1)[second] = float("nan"), float("inf")
+    flat = floats[0].view(-1)
+    place = int(torch.randint(flat.numel(), (1,), generator=rig.source, device=flat.device))
+    flat[place], flat[(place + flat.numel() // 2) % flat.numel()] = float("nan"), float("inf")
     rig.show_inputs(0)
     rig.poison_outputs((0,))
     session.run(rig, 1)

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
 from agentgen.records.trial import Clock, Speedup, Timing
-from agentgen.sandbox.guest.gate import Gate
 from agentgen.sandbox.guest.memory import reset_persisting_cache
-from agentgen.sandbox.guest.window import Shot, run_window
+from agentgen.sandbox.guest.window import run_window
 from agentgen.verify.audit import Audit
 from agentgen.verify.baselines import Call
-from agentgen.verify.clock import Page, own_gated_seconds
+from agentgen.verify.clock import OwnGate
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session, Timed
 from agentgen.verify.stats import median_interval, quartiles
@@ -65,12 +64,11 @@ NEAR_CPU = replace(CPU, window_s=30e-3, pairs=5, race_s=1.0)
 class Stopwatch:
     """Times windows that run in this process: the baselines and the bare copy."""
 
-    def __init__(self, rig: Rig, page: Page | None, arch: str | None, *, near: bool = False) -> None:
-        """Takes the rig to time at, the judge's own page and architecture on a GPU, and whether it is a neighbour."""
+    def __init__(self, rig: Rig, own: OwnGate | None, *, near: bool = False) -> None:
+        """Takes the rig to time at, the judge's own gate on a GPU, and whether it is a neighbour."""
         self.rig = rig
-        self.schedule = (NEAR_GPU if near else GPU) if page else (NEAR_CPU if near else CPU)
-        self._page = page
-        self._gate = Gate(page.fd, str(arch)) if page else None
+        self.schedule = (NEAR_GPU if near else GPU) if own else (NEAR_CPU if near else CPU)
+        self._own = own
 
     def warm(self, call: Call) -> None:
         """Has `call` compile and autotune; not behind a gate, where whatever waits for the device would wait for it.
@@ -80,16 +78,13 @@ class Stopwatch:
     def seconds(self, call: Call, calls: int) -> float:
         """Returns the time of one window of `call` over the rig's sets, output copies included."""
 
-        def queue(number: int) -> Callable[[], float]:
-            shot = Shot(self._gate, number) if self._gate else None
-            return run_window(call, self.rig.inputs, self.rig.outputs, calls, shot)
-
-        if self._page is None:
+        inputs, outputs = self.rig.inputs, self.rig.outputs
+        if self._own is None:
             start = time.perf_counter()
-            queue(0)
+            run_window(call, inputs, outputs, calls)
             return time.perf_counter() - start
         reset_persisting_cache()  # what a guest had the cache hold on to is not to be missing here
-        return own_gated_seconds(self._page, queue)
+        return self._own.seconds(lambda shot: run_window(call, inputs, outputs, calls, shot))
 
     def bare_copy(self) -> Call:
         """Returns a call that computes nothing: what its window takes is the copying of one set of outputs, n times."""
@@ -136,27 +131,42 @@ class Race:
         return median(self.candidate_us)
 
 
-def race(watch: Stopwatch, session: Session, baselines: Mapping[str, Call], expected_us: float, audit: Audit) -> Race:
-    """Runs the alternating windows.
+def median_ratio(race: Race, baseline: str) -> float:
+    """Returns the median over pairs of windows of baseline over candidate."""
+    return median(b / c for b, c in zip(race.baselines_us[baseline], race.candidate_us, strict=True))
+
+
+def race(
+    watch: Stopwatch,
+    session: Session,
+    baselines: Mapping[str, Call],
+    expected_us: Mapping[str, float],
+    calls: int,
+    audit: Audit,
+) -> Race:
+    """Runs the alternating windows. Each side's are of its own number of calls, so that a window of the faster side is
+    no shorter: of one call of 20 us the gate's own 4 us would be a fifth.
 
     Args:
         watch: The judge's stopwatch on the timed rig.
         session: A guest that is warm at that workload.
         baselines: By name.
-        expected_us: Time of a call of the slower side, to choose the window's length.
+        expected_us: Time of a call of each, by name.
+        calls: Of the candidate in a window.
         audit: Rewrites the inputs of each of the candidate's windows, and looks at outputs.
 
     Raises:
         Rejected: what the audit finds.
     """
     on_cpu = session.page is None
-    calls = watch.schedule.calls(expected_us)
+    lengths = {name: watch.schedule.calls(expected_us[name]) for name in baselines}
+    pair_us = sum(lengths[name] * expected_us[name] for name in baselines) + 1e6 * watch.schedule.window_s
     copy = watch.bare_copy()
     # Spread over the race: taken once, the copy of 3.8 GB came out 12% too long, and a baseline faster than memory is.
     copies = [watch.seconds(copy, calls)]
     windows: list[Timed] = []
     raced: dict[str, list[float]] = {name: [] for name in baselines}
-    for pair in range(watch.schedule.pairs_of(calls * expected_us * (1 + len(baselines)))):
+    for pair in range(watch.schedule.pairs_of(pair_us)):
         if on_cpu:
             session.wake()
         windows.append(session.timed(watch.rig, calls, audit))
@@ -164,7 +174,7 @@ def race(watch: Stopwatch, session: Session, baselines: Mapping[str, Call], expe
             session.guest.pause()  # a CPU guest cannot slow the baseline's windows
         audit.judge()
         for name, call in baselines.items():
-            raced[name].append(1e6 * watch.seconds(call, calls) / calls)
+            raced[name].append(1e6 * watch.seconds(call, lengths[name]) / lengths[name])
         if pair % COPY_EVERY == 0:
             copies.append(watch.seconds(copy, calls))
     if on_cpu:

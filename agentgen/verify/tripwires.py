@@ -10,6 +10,8 @@ from agentgen.verify.findings import NotGated, Rejected, check
 
 CLOCKS_AGREE = 0.10
 """Honest event pairs lay 0.2% to 5.4% below the gate over 20 kernels of 85-690 us (docs/border.md)."""
+COMMAND_US = 1.5e3
+"""On a CPU the judge's figure has the command and its answer in it: 0.1 ms, 1 ms on two busy cores."""
 TAIL_S = 2e-3
 """The guest's answer takes 0.2-0.5 ms; what runs on for longer than this and a tenth of the window is work."""
 QUIET_RATIO, QUIET_US = 0.10, 1.0
@@ -18,15 +20,20 @@ BUSY_RATIO, BUSY_US = 0.25, 2.0
 
 
 @check("clocks agree")
-def clocks_agree(guest_us: Sequence[float], judge_us: Sequence[float]) -> str:
+def clocks_agree(guest_us: Sequence[float], judge_us: Sequence[float], around_us: float = 0.0) -> str:
     """Catches a guest whose own figure for the windows (an event pair on a GPU) is not the judge's: patched events, a
     window that started before the judge's clock or ended after it.
 
     Does not catch: a guest that forges its figure to fit. It is compared, never used.
+
+    Args:
+        guest_us: The guest's figures for the windows.
+        judge_us: The judge's.
+        around_us: By how much more the judge's may be beside the 10%: for what its clock sees round the window.
     """
     ratios = sorted(guest / judge for guest, judge in zip(guest_us, judge_us, strict=True))
     off = median(ratios) - 1
-    if abs(off) > CLOCKS_AGREE:
+    if not -CLOCKS_AGREE - around_us / median(judge_us) <= off <= CLOCKS_AGREE:
         raise Rejected(
             Outcome.CHEATED,
             f"the guest's clock differs from the judge's by {off:+.1%} over {len(ratios)} windows",

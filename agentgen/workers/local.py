@@ -18,7 +18,7 @@ from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
-from agentgen.records.trial import Trial
+from agentgen.records.trial import Depth, Trial
 from agentgen.sandbox.wire import Message, pair
 
 OPEN_S = 600.0
@@ -61,10 +61,20 @@ class LocalJudge:
         return self._target
 
     def evaluate(
-        self, candidate: Candidate, on_stage: Callable[[str], None] = _no_stage, *, timing: bool = True
+        self,
+        candidate: Candidate,
+        on_stage: Callable[[str], None] = _no_stage,
+        *,
+        timing: bool = True,
+        depth: Depth = Depth.JUDGE,
     ) -> Trial:
         """Returns the trial of one candidate; calls `on_stage` with the name of each stage as it starts."""
-        message = {"do": "evaluate", "candidate": candidate.model_dump(mode="json"), "timing": timing}
+        message = {
+            "do": "evaluate",
+            "candidate": candidate.model_dump(mode="json"),
+            "timing": timing,
+            "depth": depth.value,
+        }
         try:
             return Trial.model_validate(self._opened().ask(message, EVALUATE_S, on_stage)["trial"])
         except MachineFailure:

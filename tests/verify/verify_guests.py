@@ -1,99 +1,111 @@
-"""Guests whose words come from the test, over a real socket; the process that is looked at and killed only sleeps."""
+"""A guest in a thread of this process, over a real socket: for candidates that neither crash nor change the process."""
 
 from __future__ import annotations
 
-import array
-import contextlib
-import json
 import os
-import signal
-import socket
-import struct
-import subprocess
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agentgen.errors import ProtocolError
-from agentgen.sandbox.process import ANSWER_BYTES, ProcessGuest, ProcessSandbox
-from agentgen.sandbox.wire import Channel, close_all, pair
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.problem import Arithmetic, Problem, Workload
+from agentgen.sandbox.guest.serve import serve
+from agentgen.sandbox.wire import Channel, pair
+from agentgen.verify.reference import load
+from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
 
-Play = Callable[[socket.socket], None]
-"""What the guest does about one command."""
+LIVING: set[int] = set()
+STARTED: list[int] = []
+"""For references that find no memory while, or once, a guest lives."""
+
+TORCH_CONV = """
+import random
+import torch
+from torch import nn
 
 
-class Elsewhere(ProcessSandbox):
-    """Has no zygote; its only guest ended with a given status."""
+class ModelNew(nn.Module):
+    def __init__(self, *args):
+        super().__init__()
+        self.conv = nn.Conv2d(*args)
+        with torch.no_grad():
+            self.conv.weight.uniform_(0.05, 0.2)
+            self.conv.bias.uniform_(0.5, 1.0)
+        self.kept = {{}}
+        self.calls = 0
 
-    def __init__(self, status: int | None) -> None:
-        self._ended = status
+    def answer(self, x, weight=None):
+        return torch.conv2d(x, self.conv.weight if weight is None else weight, self.conv.bias)
 
-    def leave(self, scratch: Path) -> None:
-        """Nothing to remove."""
+    def forward(self, x):
+        self.calls += 1
+        {forward}
+{more}
+"""
 
-    def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None:
-        """Returns the status given."""
-        return self._ended
 
+class GuestHere:
+    """Serves as a guest process does, without being one: `log` is empty and nothing ends it but `kill`."""
 
-class Impatient(ProcessGuest):
-    """A guest that the judge waits for no longer than `patience_s`; its own limits are minutes."""
+    pid = os.getpid()
+    exit_status = None
+    log = ""
 
-    patience_s = 10.0
+    def __init__(self) -> None:
+        self._channel, theirs = pair()
+        self.scratch = Path.cwd()
+        self._thread = threading.Thread(target=serve, args=(Channel(theirs), "cpu", None), daemon=True)
+        self._thread.start()
+        LIVING.add(id(self))
+        STARTED.append(id(self))
+
+    def post(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
+        self._channel.send(message, fds)
 
     def answer(self, timeout_s: float) -> dict[str, Any]:
-        """Returns the claim."""
-        return super().answer(min(timeout_s, self.patience_s))
+        return self._channel.receive(timeout_s)[0]
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def kill(self) -> None:
+        self._channel.close()
+        self._thread.join(10)
+        LIVING.discard(id(self))
+
+
+def torch_conv(forward: str = "return self.answer(x)", more: str = "") -> str:
+    """Returns a candidate that has torch compute `small_conv`.
+
+    Args:
+        forward: Body of `forward(self, x)`.
+        more: Further methods, indented by four.
+    """
+    return TORCH_CONV.format(forward=forward.strip().replace("\n", "\n" + 8 * " "), more=more)
 
 
 @contextmanager
-def talking(plays: Sequence[Play], status: int | None = None, patience_s: float = 10.0) -> Generator[Session]:
-    """Yields a session with a guest that does the first play at the first command and so on, and then hangs up.
-    Afterwards no descriptor and no thread is left."""
-    before = set(os.listdir("/proc/self/fd"))
-    ours, theirs = pair(ANSWER_BYTES)
-    read, write = os.pipe()
-    os.close(write)
-    process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    guest = Impatient(Elsewhere(status), process.pid, ours, read, Path())
-    guest.patience_s = patience_s
-    peer = threading.Thread(target=_perform, args=(theirs, plays))
-    peer.start()
-    session = Session(guest, None)
+def rig_of(problem: Problem, workload: Workload | None = None) -> Generator[Rig]:
+    """Yields a rig at a workload (default: `main`) with inputs that are not timed."""
+    rig = Rig(load(problem, workload or problem.main, "cpu"), "cpu", 0, rotate=False)
+    yield rig
+    rig.close()
+
+
+@contextmanager
+def session_at(rig: Rig, source: str, weights: bool = True) -> Generator[Session]:
+    """Yields a session with a candidate that is built at a rig and has its weights. The working folder is written to."""
+    session = Session(GuestHere(), None)
     try:
+        session.load(Candidate(source=source, language=Language.CPP), Arithmetic.FP32)
+        session.construct(rig)
+        if weights:
+            rig.draw_weights()
+            session.set_weights(rig)
         yield session
     finally:
         session.close()
-        assert process.wait(10) == -signal.SIGKILL
-        peer.join(10)
-        assert not peer.is_alive()
-    assert set(os.listdir("/proc/self/fd")) == before
-
-
-def _perform(theirs: socket.socket, plays: Sequence[Play]) -> None:
-    channel = Channel(theirs)
-    with theirs, contextlib.suppress(ProtocolError, OSError):
-        for play in plays:
-            _, fds = channel.receive(20)
-            close_all(fds)
-            theirs.settimeout(20)
-            play(theirs)
-
-
-def raw(data: bytes, *fds: int) -> Play:
-    return lambda sock: _send(sock, data, fds)
-
-
-def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:
-    if data:
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        sent = sock.sendmsg([data], rights)
-        sock.sendall(data[sent:])
-
-
-def frame(value: Any) -> bytes:
-    body = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return struct.pack(">I", len(body)) + body

@@ -1,0 +1,98 @@
+"""Is the time true? Honest figures, as they were seen, pass; each other one is told for what it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentgen.records.trial import Check, Outcome
+from agentgen.verify import tripwires
+from agentgen.verify.findings import Findings, Named, Rejected
+
+
+def looked(check: Named[...], *args: object) -> Check:
+    findings = Findings()
+    check(findings, *args)
+    (line,) = findings.checks
+    return line
+
+
+def caught(check: Named[...], *args: object) -> str:
+    with pytest.raises(Rejected) as raised:
+        looked(check, *args)
+    assert raised.value.outcome is Outcome.CHEATED
+    return str(raised.value)
+
+
+# ---- clocks agree ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.946, 1.0, 1.09])
+def test_clocks_that_agree(share: float) -> None:
+    line = looked(tripwires.clocks_agree, [share * us for us in (900.0, 1000.0, 5000.0)], [900.0, 1000.0, 5000.0])
+    assert line.passed
+    assert f"{share - 1:+.1%} over 3 windows" in line.evidence
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.89, 1.11, 30.0])
+def test_clocks_that_do_not(share: float) -> None:
+    assert "the guest's clock differs" in caught(tripwires.clocks_agree, [share * 1000.0] * 3, [1000.0] * 3)
+
+
+def test_one_window_that_was_interrupted_is_no_cheat() -> None:
+    assert looked(tripwires.clocks_agree, [1000.0] * 5, [1000.0, 1001.0, 1002.0, 1003.0, 9000.0]).passed
+
+
+def test_a_command_may_take_its_time_on_a_cpu() -> None:
+    """The shorter a window, the larger a share of it; it makes no guest slower than the judge has seen."""
+    assert looked(tripwires.clocks_agree, [5000.0], [6500.0], tripwires.COMMAND_US).passed
+    assert "-23.1%" in caught(tripwires.clocks_agree, [5000.0], [6500.0])
+    assert "-50.0%" in caught(tripwires.clocks_agree, [30_000.0], [60_000.0], tripwires.COMMAND_US)
+    assert "+30.0%" in caught(tripwires.clocks_agree, [6500.0], [5000.0], tripwires.COMMAND_US)
+
+
+# ---- work ends with the window ---------------------------------------------------------------------------------------
+
+
+def test_a_device_that_is_idle_after_the_mark() -> None:
+    assert looked(tripwires.ends_with_window, [4e-4, 5e-4, 9e-3], [6e-3] * 3).passed
+    assert looked(tripwires.ends_with_window, [0.01] * 3, [0.2] * 3).passed, "a tenth of a long window"
+
+
+def test_a_device_that_goes_on_after_the_mark() -> None:
+    said = caught(tripwires.ends_with_window, [4e-3] * 3, [6e-3] * 3)
+    assert said == "the device was busy for 4.00 ms after the mark of a window of 6.00 ms"
+
+
+def test_on_a_cpu_there_is_no_tail_to_measure() -> None:
+    assert looked(tripwires.ends_with_window, [0.0] * 3, [6e-2] * 3).passed is None
+
+
+# ---- baseline undisturbed --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("beside", "quiet"), [(100.0, 100.0), (110.0, 100.0), (50.0, 100.0), (3.0, 2.0)])
+def test_a_baseline_that_is_as_fast_as_before(beside: float, quiet: float) -> None:
+    raced = {"eager": [beside, beside, 40 * beside], "compiled": [1.0]}
+    assert looked(tripwires.undisturbed, raced, {"eager": quiet, "compiled": 1.0}).passed
+
+
+def test_a_baseline_that_was_slowed() -> None:
+    raced, quiet = {"eager": [100.0], "compiled": [130.0, 131.0, 132.0]}, {"eager": 100.0, "compiled": 100.0}
+    assert caught(tripwires.undisturbed, raced, quiet) == "compiled took 131.0 us beside this guest, 100.0 us before it"
+
+
+# ---- byte floor, instruments -----------------------------------------------------------------------------------------
+
+
+def test_no_kernel_is_faster_than_its_memory() -> None:
+    assert looked(tripwires.above_floor, 10.0, 9.9).passed
+    assert looked(tripwires.above_floor, 0.1, 0.0).passed
+    assert "moving the inputs and outputs alone takes 9.90 us" in caught(tripwires.above_floor, 9.8, 9.9)
+
+
+def test_kernels_run_as_long_under_instruments_as_when_timed() -> None:
+    assert looked(tripwires.instruments_agree, 124.0, 100.0).passed
+    assert looked(tripwires.instruments_agree, 4.0, 1.7).passed, "2 us are within what a record is right to"
+    assert looked(tripwires.instruments_agree, 50.0, 100.0).passed, "launches take time that no kernel runs in"
+    assert looked(tripwires.instruments_agree, None, 100.0).passed is None
+    assert "128.0 us a call under instruments, 100.0 us when" in caught(tripwires.instruments_agree, 128.0, 100.0)
