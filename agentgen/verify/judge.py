@@ -54,9 +54,9 @@ class Judge:
         self._sandbox: Sandbox = ProcessSandbox(device, self._arch)
         self._interpreter: Sandbox | None = None
         self._near: tuple[list[neighbours.Near], list[str]] | None = None
-        self._gate = OwnGate(self._arch) if self._arch else None
         cache = self.machine.last_level_cache_bytes
         self._rigs = build_rigs(problem, device, cache)
+        self._gate = OwnGate(self._arch) if self._arch else None  # after the first tensor: it needs a context
         self.main = next(iter(self._rigs.values()))
         self._sandbox.wait_until_warm()  # before anything is measured: it imports torch on a core of its own
         self._ceilings: Ceilings = ceilings.measure(device, _arithmetics(self.machine, self.arithmetic))

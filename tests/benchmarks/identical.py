@@ -23,13 +23,16 @@ from agentgen.records.problem import OwnWork, Problem
 from agentgen.records.run import Effort
 from agentgen.records.trial import Speedup
 from agentgen.store.catalog import load
+from agentgen.verify.audit import Audit
+from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.judge import Judge
 from agentgen.verify.neighbours import EAGER
 from agentgen.verify.session import Session
-from agentgen.verify.timing import speedup
+from agentgen.verify.timing import race, speedup
 
 RACES_A_GUEST = 10
+NEVER = 1 << 30
 
 
 def main() -> None:
@@ -99,6 +102,10 @@ def compare(judge: Judge, baseline: Callable[..., Any], comparisons: int) -> lis
     rows: list[dict[str, Any]] = []
     session: Session | None = None
     watch = judge.stopwatch(judge.main)
+    quiet = judge.target().baselines_us
+    calls = watch.schedule.calls(quiet[EAGER])
+    judge.main.draw_weights()
+    judge.main.draw_inputs(Family.NORMAL)
     for done in range(comparisons):
         if done % RACES_A_GUEST == 0:
             if session:
@@ -106,10 +113,13 @@ def compare(judge: Judge, baseline: Callable[..., Any], comparisons: int) -> lis
             session = judge.start_guest(candidate)
             session.load(candidate, judge.arithmetic)
             session.construct(judge.main)
+            session.set_weights(judge.main)
+            session.run(judge.main, 3)
         assert session
+        # The audits of a judged race (up to 0.1 s each, between windows) would only make this longer.
+        audit = Audit(judge.main, judge.arithmetic, calls, every=NEVER, findings=Findings())
         start = time.perf_counter()
-        quiet = judge.target().baselines_us
-        result = judge.race_at(session, judge.main, watch, {EAGER: baseline}, quiet, Findings())
+        result = race(watch, session, {EAGER: baseline}, quiet, calls, audit)
         seconds = time.perf_counter() - start
         found: Speedup = speedup(EAGER, [result], result.median_us)
         rows.append({**found.model_dump(mode="json"), "candidate_us": result.median_us, "seconds": seconds})

@@ -130,7 +130,9 @@ def test_a_candidate_goes_all_the_way(guest: ProcessGuest) -> None:
     state = construct(guest, 5)["state"]
     assert [(one["name"], one["shape"], one["dtype"]) for one in state] == [("weight", [5], "float32")]
 
-    region = Region("io", [((3, 5), torch.float32, None), ((3, 5), torch.float32, None), ((5,), torch.float32, None)], "cpu")
+    region = Region(
+        "io", [((3, 5), torch.float32, None), ((3, 5), torch.float32, None), ((5,), torch.float32, None)], "cpu"
+    )
     x, y, weight = region.tensors
     weight.copy_(torch.arange(5.0))
     x.fill_(2.0)
@@ -138,7 +140,7 @@ def test_a_candidate_goes_all_the_way(guest: ProcessGuest) -> None:
     weights = {"do": "weights", "workload": "main", "region": "io", "assign": {"weight": 2}, "load": False}
     assert ask(guest, weights)["ok"]
     window = {"do": "window", "workload": "main", "region": "io", "inputs": [[0]], "outputs": [[1]], "calls": 3}
-    answer = ask(guest, {**window, "shot": 0, "record": True, "hold": False})
+    answer = ask(guest, {**window, "shot": 0, "record": True, "hold": False, "arm": False})
     assert answer["ok"], answer
     assert answer["seconds"] > 0
     assert answer["dispatched"] == {"aten.mul.Tensor": 3}
@@ -157,7 +159,9 @@ def test_guests_know_nothing_of_each_other(sandbox: ProcessSandbox, guest: Proce
 
 def test_a_guest_that_is_told_nonsense_says_so_and_goes_on(guest: ProcessGuest) -> None:
     assert not ask(guest, {"do": "no such thing"})["ok"]
-    assert not ask(guest, {"do": "share", "region": "r", "nbytes": 4096, "gaps": [], "slots": []})["ok"]  # no descriptor
+    assert not ask(guest, {"do": "share", "region": "r", "nbytes": 4096, "gaps": [], "slots": []})[
+        "ok"
+    ]  # no descriptor
     assert ask(guest, {"do": "ping"})["ok"]
 
 

@@ -17,7 +17,7 @@ from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.rig import Rig
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def rig() -> Iterator[Rig]:
     with rig_of(small_conv(), small_conv().workloads[1]) as one:
         one.draw_weights()
@@ -65,7 +65,7 @@ def test_of_every_nth_window_one_output_is_looked_at(rig: Rig, every: int) -> No
 
 
 def test_outputs_from_before_the_inputs_changed_are_found(rig: Rig) -> None:
-    """A guest that works before the gate, or replays: 4,096 of 486 values are new."""
+    """A guest that works before the gate, or replays: all 486 values are shuffled."""
     audit, findings = audit_of(rig)
     answer(rig)
     stale = [[y.clone() for y in row] for row in rig.outputs]
@@ -90,11 +90,13 @@ def test_outputs_that_come_after_the_clock_has_stopped_are_missing(rig: Rig) -> 
 
 
 def test_inputs_that_were_changed_in_a_timed_window(rig: Rig) -> None:
+    def spoil() -> None:
+        rig.inputs[0][0].view(-1)[-1] = 0
+
     audit, _ = audit_of(rig, calls=1)  # there is one set to look at
     with pytest.raises(Rejected, match="changed its inputs at ragged") as raised:
-        window(rig, audit, after=lambda: rig.inputs[0][0].zero_() and None)
+        window(rig, audit, after=spoil)
     assert raised.value.outcome is Outcome.CHEATED
-    rig.draw_inputs(Family.NORMAL)
 
 
 def test_the_last_call_s_output_is_looked_at_every_second_time(rig: Rig) -> None:
@@ -119,5 +121,5 @@ def test_every_few_windows_inputs_are_drawn_anew_as_a_whole(rig: Rig) -> None:
     for _ in range(WHOLLY_EVERY):
         before = rig.private[0][0].clone()
         window(rig, audit)
-        same.append(torch.equal(before.flatten().sort()[0], rig.private[0][0].flatten().sort()[0]))
-    assert not same[-1]
+        same.append(bool(torch.isin(rig.private[0][0], before).all()))
+    assert same == [True] * (WHOLLY_EVERY - 1) + [False]

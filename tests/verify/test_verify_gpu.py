@@ -267,7 +267,7 @@ def page() -> Iterator[Page]:
 
 
 def test_judge_and_guest_write_to_the_same_device_memory(guest: ProcessGuest, page: Page) -> None:
-    region = Region("io", [((3, 1000), torch.float32), ((3, 1000), torch.float32)], DEVICE)
+    region = Region("io", [((3, 1000), torch.float32, None), ((3, 1000), torch.float32, None)], DEVICE)
     x, y = region.tensors
     ask = asker(guest)
     assert ask({"do": "load", "source": SCALE, "arithmetic": "fp32"}, page.fd)["ok"]
@@ -278,7 +278,7 @@ def test_judge_and_guest_write_to_the_same_device_memory(guest: ProcessGuest, pa
         x.copy_(torch.arange(3000.0, device=DEVICE).view(3, 1000) + round_)
         y.fill_(-1)
         torch.cuda.synchronize()
-        answer = ask({**window, "shot": 0, "record": False})
+        answer = ask({**window, "shot": 0, "record": False, "hold": False, "arm": False})
         assert answer["ok"], answer
         assert torch.equal(y, 2 * x)
     del x, y

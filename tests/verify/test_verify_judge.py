@@ -61,10 +61,16 @@ STATE = ["own outputs", "one element", "new weights", "strided inputs", "special
 EVERYTHING = [
     *("screen", "inputs unchanged", "values: ragged", "values: main"),
     *STATE,
-    *("poisoned memory", "values while timed", "own work: dispatcher", "own kernels"),
-    *("own work: native symbols", "own work: processor time"),
+    *("values while timed", "own work: dispatcher", "own kernels"),
+    *("own work: native symbols", "own work: processor time", "poisoned memory"),
     *("clocks agree", "work ends with the window", "byte floor", "instruments agree", "neighbouring shapes"),
 ]
+SCRATCH = edited_kernel(
+    "#include <cstdint>",
+    """#include <cstdint>
+extern "C" void add(const float* scratch, float* y) { y[0] += scratch[777777]; }
+""",
+)
 CUDA = '''
 from torch import nn
 from agentgen import jit
@@ -261,9 +267,12 @@ return self.cache[x.data_ptr()]
 
 
 def test_an_answer_kept_once_it_is_timed_is_found_while_timed(judge: LocalJudge) -> None:
+    """Only after the checks, which an audited guest does not go through, and too late for any probe."""
     forward = """
+if len(x) == 2:
+    type(self).checked = True
 self.calls += 1
-if self.calls < 60 or x.data_ptr() not in self.cache:
+if not hasattr(self, "checked") or self.calls < 150 or x.data_ptr() not in self.cache:
     self.cache[x.data_ptr()] = self.answer(x)
 return self.cache[x.data_ptr()]
 """
@@ -362,6 +371,23 @@ def test_reaching_into_the_judge_is_screened_out(judge: LocalJudge) -> None:
 )
 def test_crashes_have_a_name(judge: LocalJudge, forward: str, outcome: Outcome, said: str) -> None:
     refused(cpp(judge, forward), outcome, said)
+
+
+@pytest.mark.parametrize("past", [16, 1000], ids=["64 bytes", "4,000 bytes"])
+def test_reading_past_the_end_of_an_input(judge: LocalJudge, past: int) -> None:
+    kernel = edited_kernel(
+        "double sum = b[o];", f"double sum = b[o] + 0 * ((volatile const float*)x)[N * C * H * H + {past - 1}];"
+    )
+    refused(cpp(judge, kernel=kernel), Outcome.CRASHED, "ended by SIGSEGV")
+
+
+def test_memory_that_is_never_written_is_found_though_it_was_zero(judge: LocalJudge) -> None:
+    """A block of 4 MiB is fresh from the kernel, or one that nobody has written to there."""
+    trial = cpp(
+        judge, "y = self.answer(x)\nscratch = torch.empty(1 << 20)\nlib.add(scratch, y)\nreturn y", kernel=SCRATCH
+    )
+    refused(trial, Outcome.WRONG_VALUES, "fresh memory holds NaN: main, normal")
+    assert [check.name for check in trial.checks if check.passed is False] == ["poisoned memory"]
 
 
 def test_the_log_is_shown(judge: LocalJudge) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from verify_guests import rig_of, session_at, torch_conv
 from verify_problems import small_conv
 
@@ -102,9 +101,13 @@ def looked(probe: Probe, rig: Rig, source: str) -> Check:
 
 def stopped(probe: Probe, rig: Rig, source: str, outcome: Outcome, said: str) -> None:
     findings = Findings()
-    with session_at(rig, source) as session, pytest.raises(Rejected) as raised:
+
+    def look() -> None:
         for _ in range(10):  # a probe that chooses a place at random may choose one where it sees nothing
             probe(findings, session, rig)
+
+    with session_at(rig, source) as session, pytest.raises(Rejected) as raised:
+        look()
     assert raised.value.outcome is outcome
     assert said in str(raised.value)
     assert findings.checks[-1].passed is False
@@ -203,7 +206,11 @@ def test_chance_beyond_the_gates(rig: Rig, share: str) -> None:
 @pytest.mark.parametrize(
     ("probe", "forward", "said"),
     [
-        (strided, "return self.answer(x.as_strided(x.shape, (3 * 81, 81, 9, 1)))", "wrong in silence where rows have gaps"),
+        (
+            strided,
+            "return self.answer(x.as_strided(x.shape, (3 * 81, 81, 9, 1)))",
+            "wrong in silence where rows have gaps",
+        ),
         (special, "return self.answer(x.nan_to_num(0, 0, 0))", "elements are finite where torch's are not"),
     ],
 )

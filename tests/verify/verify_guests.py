@@ -98,7 +98,7 @@ def rig_of(problem: Problem, workload: Workload | None = None) -> Generator[Rig]
 
 @contextmanager
 def session_at(rig: Rig, source: str, weights: bool = True) -> Generator[Session]:
-    """Yields a session with a candidate that is built at a rig and has its weights. The working folder is written to."""
+    """Yields a session with a candidate, built at a rig, with weights. The working folder is written to."""
     session = Session(GuestHere(), None)
     try:
         session.load(Candidate(source=source, language=Language.CPP), Arithmetic.FP32)
