@@ -52,7 +52,7 @@ def trial_report(trial: Trial | None) -> str:
     if trial is None:
         return "It has not been evaluated."
     lines = [f"- Outcome: {trial.outcome.value}", *(f"- Reason: {_clip(reason)}" for reason in trial.reasons)]
-    lines += [f"- Failed check `{c.name}`: {_clip(c.evidence)}" for c in trial.checks if not c.passed]
+    lines += [f"- Failed check `{c.name}`: {_clip(c.evidence)}" for c in trial.checks if c.passed is False]
     lines += [*_times(trial), *_accuracy(trial), *_build(trial)]
     log = useful_log(trial.log) if trial.outcome is not Outcome.PASSED else ""
     if log:

@@ -22,7 +22,7 @@ from agentgen.records.problem import Arithmetic, Problem
 from agentgen.sandbox.guest.candidate import set_arithmetic
 from agentgen.verify import draws
 from agentgen.verify import inputs as drawing
-from agentgen.verify.check import truth
+from agentgen.verify.checks.values import truth
 from agentgen.verify.draws import Family
 from agentgen.verify.numerics import FLOOR, Pool
 from agentgen.verify.reference import Reference, load

@@ -11,15 +11,15 @@ import torch
 
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.trial import BuildReport, Check, Clock, Depth, Neighbour, Outcome, Speedup, Stage, Timing, Trial
-from agentgen.verify.certify import certify, second_measurement
+from agentgen.verify.checks.certify import certify, second_measurement
+from agentgen.verify.checks.screens import screen
+from agentgen.verify.checks.throttling import unthrottled, watching
+from agentgen.verify.checks.tripwires import instruments_agree
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.judge import Judge
 from agentgen.verify.numerics import loosest
-from agentgen.verify.screens import screen
 from agentgen.verify.session import Session
-from agentgen.verify.throttling import unthrottled, watching
 from agentgen.verify.timing import SHORT_US, Race, summarise
-from agentgen.verify.tripwires import instruments_agree
 
 OnStage = Callable[[Stage], None]
 

@@ -15,17 +15,18 @@ from agentgen.records.run import Effort
 from agentgen.records.trial import Neighbour, Timing
 from agentgen.sandbox.process import ProcessSandbox
 from agentgen.sandbox.protocol import Sandbox
-from agentgen.verify import ceilings, native, neighbours, own_work, roofline, state, tripwires
+from agentgen.verify import ceilings, roofline
 from agentgen.verify import machine as machines
-from agentgen.verify.audit import Audit
 from agentgen.verify.baselines import Call, baselines
-from agentgen.verify.check import check_workload
+from agentgen.verify.checks import native, neighbours, own_work, state, tripwires
+from agentgen.verify.checks.audit import Audit
+from agentgen.verify.checks.kernels import own_kernels
+from agentgen.verify.checks.values import check_workload
 from agentgen.verify.claims import Claim
 from agentgen.verify.clock import OwnGate, Page
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.inputs import described
-from agentgen.verify.kernels import own_kernels
 from agentgen.verify.rig import Rig, build_rigs
 from agentgen.verify.session import Session
 from agentgen.verify.timing import Race, Stopwatch, race

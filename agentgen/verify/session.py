@@ -17,10 +17,10 @@ from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import BuildReport, Outcome
 from agentgen.sandbox.protocol import Guest
 from agentgen.verify import weights
+from agentgen.verify.checks.native import mapped_files
 from agentgen.verify.claims import Claim
 from agentgen.verify.clock import OPEN_ANYWAY_S, Page
 from agentgen.verify.findings import Rejected
-from agentgen.verify.native import mapped_files
 from agentgen.verify.reference import PUBLIC_SEED
 from agentgen.verify.rig import Rig
 

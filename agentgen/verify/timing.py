@@ -19,8 +19,8 @@ from statistics import median
 from agentgen.records.trial import Clock, Speedup, Timing
 from agentgen.sandbox.guest.memory import reset_persisting_cache
 from agentgen.sandbox.guest.window import run_window
-from agentgen.verify.audit import Audit
 from agentgen.verify.baselines import Call
+from agentgen.verify.checks.audit import Audit
 from agentgen.verify.clock import OwnGate
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session, Timed

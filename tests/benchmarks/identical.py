@@ -23,11 +23,11 @@ from agentgen.records.problem import OwnWork, Problem
 from agentgen.records.run import Effort
 from agentgen.records.trial import Speedup
 from agentgen.store.catalog import load
-from agentgen.verify.audit import Audit
+from agentgen.verify.checks.audit import Audit
+from agentgen.verify.checks.neighbours import EAGER
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.judge import Judge
-from agentgen.verify.neighbours import EAGER
 from agentgen.verify.session import Session
 from agentgen.verify.timing import race, speedup
 

@@ -42,6 +42,7 @@ def _answer(mailbox: Path, texts: dict[str, list[str]]) -> int:
     return len(open_ones)
 
 
+@pytest.mark.slow
 def test_a_search_waits_for_each_answer_and_ends_with_a_kernel(home: Path) -> None:
     texts = {
         "ideas": [json.dumps(IDEAS)],

@@ -19,6 +19,7 @@ def test_an_honest_kernel_is_accepted_and_timed(home: Path) -> None:
     assert {"accepted", "outcome", "reasons", "checks", "accuracy", "seconds", "machine"} <= answer.keys()
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_rejected_with_the_family_that_found_it_from_a_bare_reference(home: Path) -> None:
     reference = str(home / "problems" / "square" / "reference.py")
     code, answer = agentgen(home, "verify", "--reference", reference, "forgets.py", "--device", "cpu")

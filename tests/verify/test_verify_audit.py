@@ -11,7 +11,7 @@ from verify_problems import small_conv
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
-from agentgen.verify.audit import WHOLLY_EVERY, Audit
+from agentgen.verify.checks.audit import WHOLLY_EVERY, Audit
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.rig import Rig

@@ -43,7 +43,8 @@ def test_every_family_fills_and_stays_finite(family: Family) -> None:
 )
 def test_a_family_has_its_mean_and_spread(family: Family, mean: float, std: float) -> None:
     x = drawn(family).double()
-    few = 64 if family is Family.ROWS else x.numel()
+    # Rows are one draw each; nine zeros in ten give the spread a kurtosis of 30, a fifteenth as many normal values.
+    few = {Family.ROWS: 64, Family.SPARSE: x.numel() // 15}.get(family, x.numel())
     assert x.mean().item() == pytest.approx(mean, abs=6 * std / few**0.5 + 1e-9)
     assert x.std().item() == pytest.approx(std, rel=6 / few**0.5)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgen import jit
-from agentgen.verify.elf import MAX_BYTES, Symbols, UnreadableLibrary, read_symbols
+from agentgen.verify.checks.elf import MAX_BYTES, Symbols, UnreadableLibrary, read_symbols
 
 SOURCE = """
 #include <math.h>

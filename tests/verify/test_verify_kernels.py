@@ -6,9 +6,9 @@ import pytest
 
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
+from agentgen.verify.checks.kernels import defined, identifiers, own_kernels
 from agentgen.verify.claims import KernelClaim
 from agentgen.verify.findings import Findings, Rejected
-from agentgen.verify.kernels import defined, identifiers, own_kernels
 
 SOURCE = '''
 @triton.jit

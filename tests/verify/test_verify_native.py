@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,15 +20,15 @@ from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Check, Outcome
 from agentgen.sandbox.guest.sampler import sampling
 from agentgen.sandbox.maps import ANONYMOUS, executables
-from agentgen.verify.elf import Symbols, read_symbols
-from agentgen.verify.findings import Findings, Rejected
-from agentgen.verify.native import (
+from agentgen.verify.checks.elf import Symbols, read_symbols
+from agentgen.verify.checks.native import (
     NativeLibrary,
     borrows_no_symbols,
     mapped_files,
     own_libraries,
     spends_time_in_own_code,
 )
+from agentgen.verify.findings import Findings, Rejected
 
 TORCH = os.path.join(os.path.dirname(torch.__file__), "lib")
 LINKED = [f"-L{TORCH}", "-l:libtorch_cpu.so"]
@@ -240,10 +242,14 @@ def test_a_copied_math_library_is_no_own_work(scratch: Path) -> None:
     assert "is a math library itself: it defines cblas_sgemm" in check.evidence  # a kernel may be called sgemm
 
 
-def test_a_library_that_python_maps_late_is_not_the_candidate_s(own: Brought, scratch: Path) -> None:
-    everything = own_libraries(os.getpid(), (), scratch)
-    assert {library.path for library in own.found} <= {library.path for library in everything}
-    assert all(Path(library.path).is_relative_to(scratch.parents[1]) for library in everything)
+def test_a_library_that_python_maps_late_is_not_the_candidate_s(scratch: Path) -> None:
+    late = "import ctypes, sqlite3, ssl, sys; print(1, flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", late], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as python:
+        assert python.stdout
+        assert python.stdout.readline()
+        assert any("_ssl" in name for name in mapped_files(python.pid))
+        assert own_libraries(python.pid, (), scratch) == []
+        python.communicate()
 
 
 def test_a_library_outside_the_scratch_folder_or_removed_is_found(own: Brought, scratch: Path, tmp_path: Path) -> None:

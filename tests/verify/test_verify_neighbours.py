@@ -15,10 +15,10 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.records.run import Effort
 from agentgen.records.trial import Check, Neighbour, Outcome
+from agentgen.verify.checks.neighbours import EAGER, Near, RaceAt, build, neighbouring_shapes
 from agentgen.verify.evaluation import evaluate
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.judge import Judge
-from agentgen.verify.neighbours import EAGER, Near, RaceAt, build, neighbouring_shapes
 from agentgen.verify.rig import Rig
 from agentgen.verify.timing import Race, Stopwatch
 

@@ -11,8 +11,8 @@ from torch import nn
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.guest.coverage import recording
+from agentgen.verify.checks.own_work import dispatches_no_compute, listed, moves_memory
 from agentgen.verify.findings import Findings, Rejected
-from agentgen.verify.own_work import dispatches_no_compute, listed, moves_memory
 
 X = torch.randn(4, 6)
 LINEAR = nn.Linear(6, 6)

@@ -15,9 +15,9 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.guest.standalone import read_tensor, write_tensor
-from agentgen.verify import sanitizer
+from agentgen.verify.checks import sanitizer
+from agentgen.verify.checks.sanitizer import Program, lay_out, memory_checker, race_checker
 from agentgen.verify.findings import Findings, Named, Rejected
-from agentgen.verify.sanitizer import Program, lay_out, memory_checker, race_checker
 
 # ---- the checks, with a program that stands where the tool stands ----------------------------------------------------
 

@@ -13,10 +13,10 @@ from agentgen.jit import __all__ as offered_by_jit
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
-from agentgen.verify.dotted import Names
+from agentgen.verify.checks.dotted import Names
+from agentgen.verify.checks.reach import COMPUTE, JIT
+from agentgen.verify.checks.screens import MAX_SOURCE_BYTES, MOST_REASONS, screen
 from agentgen.verify.findings import CATALOGUE, Findings, Rejected
-from agentgen.verify.reach import COMPUTE, JIT
-from agentgen.verify.screens import MAX_SOURCE_BYTES, MOST_REASONS, screen
 
 MODEL = "class ModelNew: ..."
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from verify_guests import Play, frame, raw, talking
+from verify_peers import Play, frame, raw, talking
 from verify_problems import small_conv
 
 from agentgen.records.candidate import Candidate, Language
@@ -48,9 +48,11 @@ COMMANDS: list[dict[str, Any]] = [
     {"ok": True},
     {"ok": True},
     {"ok": True, "seconds": 1e-3, "dispatched": {"aten.empty.memory_format": 3}},
+    {"ok": True, "queued": True},
+    {"ok": True},
     {"ok": True, "seconds": 1e-3},
 ]
-"""What an honest guest answers to load, construct, share, share, weights and two windows."""
+"""What an honest guest answers to load, construct, share, share, weights, a window, and one armed, let go, finished."""
 
 
 class Idle:

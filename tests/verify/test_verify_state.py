@@ -16,7 +16,7 @@ from verify_problems import small_conv
 
 from agentgen.records.problem import Arithmetic, Demand, Problem, Workload
 from agentgen.records.trial import Check, Outcome
-from agentgen.verify import state
+from agentgen.verify.checks import state
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
@@ -120,7 +120,7 @@ def stopped(probe: Probe, rig: Rig, source: str, outcome: Outcome, said: str) ->
     ("probe", "said"),
     [
         (own_outputs, "2 outputs held through 2 later calls"),
-        (one_element, "changed at the same address and version, and the answer followed"),
+        (one_element, "changed in turn, addresses and versions did not, and the answer followed"),
         (new_weights, "right after weights changed in place, and by load_state_dict"),
         (same_answer, "4 calls at 2 addresses gave the same bits"),
         (strided(Demand.REQUIRED), "right where rows have gaps"),

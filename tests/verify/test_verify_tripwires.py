@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentgen.records.trial import Check, Outcome
-from agentgen.verify import tripwires
+from agentgen.verify.checks import tripwires
 from agentgen.verify.findings import Findings, Named, Rejected
 
 

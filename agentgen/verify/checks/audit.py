@@ -8,7 +8,7 @@ import torch
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
-from agentgen.verify.check import inputs_unchanged, truth
+from agentgen.verify.checks.values import inputs_unchanged, truth
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, Rejected, check
 from agentgen.verify.numerics import Pool

@@ -17,9 +17,8 @@ from textwrap import shorten
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
-from agentgen.verify.dotted import Names
-from agentgen.verify.findings import Rejected, check
-from agentgen.verify.reach import (
+from agentgen.verify.checks.dotted import Names
+from agentgen.verify.checks.reach import (
     BUILTINS,
     CODE,
     COMPUTE,
@@ -33,6 +32,7 @@ from agentgen.verify.reach import (
     into_agentgen,
     reached,
 )
+from agentgen.verify.findings import Rejected, check
 
 MAX_SOURCE_BYTES = 1 << 20
 MOST_REASONS = 6

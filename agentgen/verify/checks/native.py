@@ -23,9 +23,9 @@ import torch
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.maps import Executable, executables
-from agentgen.verify.elf import MAGIC, MAX_BYTES, Symbols, UnreadableLibrary, read_symbols
+from agentgen.verify.checks.elf import MAGIC, MAX_BYTES, Symbols, UnreadableLibrary, read_symbols
+from agentgen.verify.checks.own_work import FREE, listed, moves_memory
 from agentgen.verify.findings import NotGated, Rejected, check
-from agentgen.verify.own_work import FREE, listed, moves_memory
 
 MIN_SAMPLES = 30
 BORROWED_LIMIT = 0.10

@@ -11,7 +11,7 @@ import torch
 from agentgen.records.problem import Arithmetic, Demand
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.guest.poison import HUGE, NAN
-from agentgen.verify.check import Truth, truth
+from agentgen.verify.checks.values import Truth, truth
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import NotGated, Rejected, check
 from agentgen.verify.numerics import Pool
@@ -20,8 +20,9 @@ from agentgen.verify.session import Session
 
 REPEATS = 32
 """Calls that are looked at where two calls did not agree bit by bit."""
-SIZES = (4.0, 1e2, 1e4, 1e6)
-"""By what one element is changed, in largest elements, until the answer must differ beyond the gates."""
+ELEMENTS = 4
+SIZES = (4.0, 4.0, 1e2, 1e4, 1e6)
+"""What an element is changed to, in largest elements, each time at another place, until the answer must differ."""
 
 
 def _fresh(session: Session, rig: Rig) -> None:
@@ -73,32 +74,53 @@ def own_outputs(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
 @check("one element")
 def one_element(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | NotGated:
     """Catches answers remembered by address, version, shape or a sample of the content: one element deep inside an
-    input changes, at the same address and with the same version counter, and the answer must change with it.
+    input changes, at the same address and with the same version counter, and the answer must change with it; then
+    another, of the next input.
 
-    Does not catch: a cache keyed by a hash of the whole content, which is no faster than the work.
+    Does not catch: a cache keyed by most of the content, which is no faster than the work.
     """
     _fresh(session, rig)
     floats = [place for place, x in enumerate(rig.private[0]) if x.is_floating_point() and x.numel()]
     if not floats or not rig.free:
         return NotGated("no input whose elements may be changed one by one")
-    x = rig.private[0][floats[0]]
+    changed: list[str] = []
+    for turn in range(ELEMENTS):
+        which = floats[turn % len(floats)]
+        found = _change_one(rig, which, arithmetic)
+        if found is None:
+            continue
+        place, right = found
+        changed.append(str(place))
+        rig.show_inputs(0)
+        rig.poison_outputs((0,))
+        session.run(rig, 1)
+        wrong = _wrong(rig, right, rig.snapshot(0), arithmetic)
+        if wrong:
+            raise Rejected(Outcome.WRONG_VALUES, f"element {place} of input {which} changed: {wrong[0]}")
+    if not changed:
+        return NotGated("no change of one element shows in the answer beyond the gates")
+    return f"elements {', '.join(changed)} changed in turn, addresses and versions did not, and the answer followed"
+
+
+def _change_one(rig: Rig, which: int, arithmetic: Arithmetic) -> tuple[int, Truth] | None:
+    """Changes one element of a private input so that yesterday's answer would be refused.
+
+    Returns:
+        Its place and what is right now; None, and the input as it was, if no element tried shows in the answer (a
+        convolution's stride may pass it over, a pooling hide it).
+    """
+    x = rig.private[0][which].view(-1)
     stale = rig.reference.torch_outputs(rig.private[0])
-    place = int(torch.randint(x.numel(), (1,), generator=rig.source, device=x.device))
     largest = max(1.0, x.abs().max().item())
     for size in SIZES:
-        x.view(-1)[place] = size * largest
+        place = int(torch.randint(x.numel(), (1,), generator=rig.source, device=x.device))
+        before = x[place].clone()
+        x[place] = size * largest
         right = truth(rig.reference, rig.private[0], rig.source)
         if _wrong(rig, right, stale, arithmetic):
-            break
-    else:
-        return NotGated("no change of one element shows in the answer beyond the gates")
-    rig.show_inputs(0)
-    rig.poison_outputs()
-    session.run(rig, 1)
-    wrong = _wrong(rig, right, rig.snapshot(0), arithmetic)
-    if wrong:
-        raise Rejected(Outcome.WRONG_VALUES, f"element {place} of input {floats[0]} changed: {wrong[0]}")
-    return f"element {place} of {x.numel()} changed at the same address and version, and the answer followed"
+            return place, right
+        x[place] = before
+    return None
 
 
 @check("new weights")

@@ -16,8 +16,9 @@ from agentgen.records.trial import Outcome
 from agentgen.sandbox import guard
 from agentgen.sandbox.guest.guard import HUGE, NAN
 from agentgen.sandbox.process import ProcessSandbox
-from agentgen.verify import sanitizer
-from agentgen.verify.check import truth
+from agentgen.verify.checks import sanitizer
+from agentgen.verify.checks.state import require_right
+from agentgen.verify.checks.values import truth
 from agentgen.verify.claims import shown
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, NotGated, Rejected, check
@@ -27,7 +28,6 @@ from agentgen.verify.numerics import Pool
 from agentgen.verify.reference import PUBLIC_SEED
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
-from agentgen.verify.state import require_right
 from agentgen.verify.timing import Race, median_ratio
 
 DRAWS = 100

@@ -13,7 +13,7 @@ from verify_problems import small_conv
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
-from agentgen.verify.check import NORMAL_DRAWS, check_workload, compare, truth, values
+from agentgen.verify.checks.values import NORMAL_DRAWS, check_workload, compare, truth, values
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.numerics import Pool, loosest

@@ -12,7 +12,7 @@ from agentgen.records.trial import Neighbour
 from agentgen.sandbox.guest.memory import NoDeviceMemory
 from agentgen.verify import reference as references
 from agentgen.verify.baselines import Call, baselines
-from agentgen.verify.check import check_workload
+from agentgen.verify.checks.values import check_workload
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, NotGated, check
 from agentgen.verify.rig import Rig
