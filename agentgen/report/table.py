@@ -73,7 +73,9 @@ def verdict(trials: Sequence[Trial]) -> str:
     name = f"{top.candidate[:SHORT_ID]} at {figures.speedup(top.speedup)} against {top.speedup.baseline}"
     if not top.speedup.faster:
         return f"{count}; none is faster than the best baseline beyond doubt (closest: {name})"
-    return f"{count}; best: {name}"
+    near = top.worst_neighbour
+    worst = f"; {near.speedup.ratio:.2f}× at its worst neighbouring shape, {near.workload}" if near else ""
+    return f"{count}; best: {name}{worst}"
 
 
 def _rank(trial: Trial) -> float:

@@ -15,6 +15,7 @@ from agentgen.verify.checks.certify import certify, second_measurement
 from agentgen.verify.checks.screens import screen
 from agentgen.verify.checks.throttling import unthrottled, watching
 from agentgen.verify.checks.tripwires import instruments_agree
+from agentgen.verify.claims import shown
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.judge import Judge
 from agentgen.verify.numerics import loosest
@@ -125,8 +126,8 @@ class Evaluation:
             machine=self._judge.machine,
             depth=self._depth,
             outcome=outcome,
-            reasons=reasons,
-            checks=tuple(checks),
+            reasons=tuple(map(shown, reasons)),
+            checks=tuple(check.model_copy(update={"evidence": shown(check.evidence)}) for check in checks),
             accuracy=tuple(self._findings.accuracy),
             accuracy_class=loosest(row.reached for row in self._findings.accuracy if row.gated),
             build=first.builds if first else (),
@@ -135,7 +136,7 @@ class Evaluation:
             neighbours=self._neighbours if passed else (),
             roofline_fraction=self._judge.score(timing) if timing else None,
             seconds=self._seconds,
-            log=first.guest.log[-4000:] if first else "",
+            log=shown(first.guest.log[-4000:]) if first else "",
         )
 
     def close(self) -> None:

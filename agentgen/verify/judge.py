@@ -131,6 +131,7 @@ class Judge:
     def probe(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         """Probes what the candidate may remember, share, assume or leave to chance."""
         small, arithmetic = self.smallest, self.gates(candidate)
+        state.global_state(findings, session, small)
         state.own_outputs(findings, session, small, arithmetic)
         state.one_element(findings, session, small, arithmetic)
         state.new_weights(findings, session, small, arithmetic)
@@ -169,7 +170,7 @@ class Judge:
         own_work.dispatches_no_compute(findings, claim.dispatched, policy)
         own_kernels(findings, claim.kernels, candidate.source, session.builds, policy)
         if self.device == "cpu":
-            libraries = native.own_libraries(session.guest.pid, session.mapped, session.guest.scratch)
+            libraries = session.libraries()
             native.borrows_no_symbols(findings, libraries, policy)
             native.spends_time_in_own_code(findings, claim.samples or {}, libraries, claim.dispatched, policy)
         # Last: from here on a CPU fills all memory that is allocated.

@@ -17,7 +17,7 @@ from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import BuildReport, Outcome
 from agentgen.sandbox.protocol import Guest
 from agentgen.verify import weights
-from agentgen.verify.checks.native import mapped_files
+from agentgen.verify.checks.native import NativeLibrary, mapped_files, own_libraries
 from agentgen.verify.claims import Claim
 from agentgen.verify.clock import OPEN_ANYWAY_S, Page
 from agentgen.verify.findings import Rejected
@@ -186,6 +186,15 @@ class Session:
         except Rejected:
             return False
         return True
+
+    def libraries(self) -> list[NativeLibrary]:
+        """Returns the shared libraries that the candidate brought along."""
+        try:
+            found = own_libraries(self.guest.pid, self.mapped, self.guest.scratch)
+        except OSError as error:
+            raise Rejected(Outcome.CRASHED, f"the guest was gone before its libraries were seen: {error}") from error
+        self._command({"do": "ping"}, (), CALLS_S)  # of one that had ended nothing is mapped
+        return found
 
     def wake(self) -> None:
         """Lets a paused guest go on, and waits until it answers."""

@@ -9,6 +9,9 @@ import torch
 from agentgen.sandbox.guest.candidate import digest
 from agentgen.verify.claims import StateClaim
 
+_SHOWN = 10
+"""A guest may name ten thousand."""
+
 
 class Unpaired(Exception):
     """Some tensors of the candidate or of the reference have no partner."""
@@ -34,10 +37,15 @@ def pair(claimed: Sequence[StateClaim], reference: dict[str, torch.Tensor]) -> d
     alone = [f"{c.name} {tuple(c.shape)}" for c in claimed if c.name not in paired]
     missing = [f"{n} {shapes[n]}" for n in reference if n not in paired.values()]
     if alone or missing:
-        parts = [f"ModelNew's {', '.join(alone)} pair with nothing in Model"] if alone else []
-        parts += [f"Model's {', '.join(missing)} have no partner in ModelNew"] if missing else []
+        parts = [f"ModelNew's {_listed(alone)} pair with nothing in Model"] if alone else []
+        parts += [f"Model's {_listed(missing)} have no partner in ModelNew"] if missing else []
         raise Unpaired(
             "; ".join(parts) + ". Parameters and buffers pair by name and shape, else by equal content; "
             "packed copies belong into prepare()"
         )
     return paired
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -19,6 +19,7 @@ from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
 from agentgen.records.trial import Depth, Trial
+from agentgen.sandbox.process import BOTH_SIDES
 from agentgen.sandbox.wire import Message, pair
 
 OPEN_S = 600.0
@@ -150,11 +151,10 @@ class JudgeProgram:
         self._channel, theirs = pair()
         command = [sys.executable, "-m", "agentgen.verify.server"]
         command += ["--channel", str(theirs.fileno()), "--device", device]
-        # A session of its own: Ctrl-C reaches the orchestrator alone, which then closes the judge in order. Threads
-        # that spin after a parallel region would slow the guest's windows, as the guests' would slow the judge's.
+        # A session of its own: Ctrl-C reaches the orchestrator alone, which then closes the judge in order.
         self._process = subprocess.Popen(
             command,
-            env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+            env={**os.environ, **BOTH_SIDES},
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,

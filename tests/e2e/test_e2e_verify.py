@@ -38,3 +38,32 @@ def test_bench_races_the_compiled_baselines(home: Path) -> None:
     assert any(name.startswith("torch.compile") for name in names)
     times = [speedup["baseline_us"] for speedup in answer["speedups"]]
     assert times == sorted(times)
+
+
+@pytest.mark.slow
+def test_a_certificate_has_the_checks_of_the_second_depth(home: Path) -> None:
+    code, answer = agentgen(home, "reverify", "square", "honest.py", "--device", "cpu")
+    assert code == 0
+    assert answer["depth"] == "certify"
+    checks = {check["name"]: check["passed"] for check in answer["checks"]}
+    assert checks["100 draws"] is checks["guard pages"] is True
+    assert checks["memory checker"] is checks["throttling"] is None
+    assert "second measurement" in checks
+    assert answer["timing"]["guests"] == 2
+
+
+@pytest.mark.slow
+def test_a_certificate_of_a_run_is_that_of_its_best_kernel(home: Path) -> None:
+    code, answer = agentgen(home, "reverify", "latest", "--device", "cpu")
+    assert code == 2
+    assert "no runs" in answer["error"] or "no run" in answer["error"]
+
+
+@pytest.mark.slow
+def test_every_check_can_be_explained(home: Path) -> None:
+    code, answer = agentgen(home, "verify", "--explain")
+    assert code == 0
+    assert {"values", "own outputs", "own kernels", "clocks agree", "race checker"} <= answer["checks"].keys()
+    for name, text in answer["checks"].items():
+        assert "atch" in text, name
+        assert "not catch" in text, name

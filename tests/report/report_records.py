@@ -6,7 +6,7 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.idea import Category, Idea
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
-from agentgen.records.trial import Accuracy, Check, Clock, Outcome, Speedup, Timing, Trial
+from agentgen.records.trial import Accuracy, Check, Clock, Neighbour, Outcome, Speedup, Timing, Trial
 
 MACHINE = Machine(
     device_type="cpu",
@@ -77,3 +77,19 @@ def accuracy(workload: str, family: str, relative_l2: float) -> Accuracy:
         torch_relative_l2=1e-7,
         worst_element=relative_l2 / 2e-6 / 2,
     )
+
+
+def with_neighbours(trial: Trial) -> Trial:
+    """The same, timed at two neighbouring shapes: a little slower at one, hopeless at the other."""
+    ratios = {"half batch": 1.6, "odd sizes": 0.04}
+    near = tuple(
+        Neighbour(
+            workload=name,
+            median_us=100.0,
+            speedup=Speedup(
+                baseline="eager", baseline_us=100 * ratio, ratio=ratio, low=ratio - 0.1, high=ratio + 0.1, faster=False
+            ),
+        )
+        for name, ratio in ratios.items()
+    )
+    return trial.model_copy(update={"neighbours": near})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report_records import candidate, failed, idea, passed
+from report_records import candidate, failed, idea, passed, with_neighbours
 from rich.console import Console, RenderableType
 
 from agentgen.records.candidate import Candidate
@@ -99,6 +99,7 @@ def test_the_verdict_is_honest() -> None:
     assert verdict_of(fast, slow, broken) == (
         f"2 of 3 candidates accepted; best: {FAST.id[:8]} at 1.40× [1.35, 1.45] against eager"
     )
+    assert verdict_of(with_neighbours(fast)).endswith("against eager; 0.04× at its worst neighbouring shape, odd sizes")
     assert "none is faster than the best baseline beyond doubt" in verdict_of(slow, broken)
     assert "none could be timed" in verdict_of(untimed)
     assert best([untimed, broken]) is None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from report_records import accuracy, candidate, failed, idea, passed
+from report_records import accuracy, candidate, failed, idea, passed, with_neighbours
 from rich.console import Console
 
-from agentgen.records.trial import BuildReport, Outcome, Trial
+from agentgen.records.trial import BuildReport, Check, Outcome, Trial
 from agentgen.report.trial import findings, trial_json
 
 CANDIDATE = candidate("source", idea("Tile the output"))
@@ -31,6 +31,34 @@ def test_an_accepted_kernel_is_shown_with_all_evidence() -> None:
     assert "on AMD EPYC 9554" in text
     (kernel,) = (line.split() for line in text.splitlines() if line.startswith(" conv "))
     assert kernel == ["conv", "40", "0", "–"]
+
+
+def test_a_check_that_decided_nothing_is_neither_ok_nor_failed() -> None:
+    skipped = Check(name="race checker", passed=None, evidence="not run: it looks at GPUs")
+    trial = passed(CANDIDATE, 2.0, 1.9, 2.1)
+    text = shown(trial.model_copy(update={"checks": (*trial.checks, skipped)}))
+    (line,) = (line.split() for line in text.splitlines() if "race checker" in line)
+    assert line[:3] == ["race", "checker", "–"]
+
+
+def test_neighbours_are_shown_and_the_worst_is_marked() -> None:
+    lines = shown(with_neighbours(passed(CANDIDATE, 2.0, 1.9, 2.1))).splitlines()
+    (half,) = (line for line in lines if line.startswith(" half batch"))
+    (odd,) = (line for line in lines if line.startswith(" odd sizes"))
+    assert "1.60× [1.50, 1.70]" in half
+    assert "worst" not in half
+    assert odd.split()[-1] == "worst"
+
+
+def test_checks_are_explained_where_that_is_asked_for() -> None:
+    values = Check(name="values: main", passed=True, evidence="12 secret draws")
+    trial = passed(CANDIDATE, 2.0, 1.9, 2.1)
+    trial = trial.model_copy(update={"checks": (values, *trial.checks)})
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(findings(trial, explanations={"values": "Catches wrong results."}))
+    assert capture.get().count("Catches wrong results.") == 1
+    assert "Catches" not in shown(trial)
 
 
 def test_only_the_worst_family_of_a_workload_is_shown_unless_all_are_wanted() -> None:

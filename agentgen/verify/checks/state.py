@@ -20,6 +20,8 @@ from agentgen.verify.session import Session
 
 REPEATS = 32
 """Calls that are looked at where two calls did not agree bit by bit."""
+HELD = 2
+"""Outputs that are held at once: a rig has two sets at least."""
 ELEMENTS = 4
 SIZES = (4.0, 4.0, 1e2, 1e4, 1e6)
 """What an element is changed to, in largest elements, each time at another place, until the answer must differ."""
@@ -27,9 +29,9 @@ SIZES = (4.0, 4.0, 1e2, 1e4, 1e6)
 
 def _fresh(session: Session, rig: Rig) -> None:
     """Sets and inputs that no earlier window had; one window, after which a cache would be full."""
-    rig.draw_inputs(Family.NORMAL)
+    rig.draw_inputs(Family.NORMAL, HELD)
     rig.poison_outputs()
-    session.run(rig, rig.sets)
+    session.run(rig, HELD)
 
 
 def _wrong(rig: Rig, right: Truth, outputs: list[torch.Tensor], arithmetic: Arithmetic) -> list[str]:
@@ -46,6 +48,18 @@ def require_right(rig: Rig, which: int, arithmetic: Arithmetic, situation: str) 
         raise Rejected(Outcome.WRONG_VALUES, f"{situation}: {wrong[0]}")
 
 
+@check("global state")
+def global_state(session: Session, rig: Rig) -> str:
+    """Catches calls that change what is not theirs: torch's default dtype, grad mode, backend flags, threads, current
+    stream and device, random state; or the address, shape, strides and dtype of an input. The guest compares all of it
+    round the calls of every window, this one and all others.
+
+    Does not catch: settings that torch does not show, and a change that is undone before the window ends.
+    """
+    _fresh(session, rig)
+    return "torch's settings, threads and random state, and what the inputs are, as they were before each window"
+
+
 @check("own outputs")
 def own_outputs(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
     """Catches outputs that are not the caller's own: a static buffer that the next call overwrites, a view of an input
@@ -56,9 +70,9 @@ def own_outputs(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
     """
     rig.draw_weights()
     session.set_weights(rig)
-    rig.draw_inputs(Family.NORMAL)
-    rights = [truth(rig.reference, private, rig.source) for private in rig.private]
-    session.run(rig, rig.sets, hold=True)
+    rig.draw_inputs(Family.NORMAL, HELD)
+    rights = [truth(rig.reference, private, rig.source) for private in rig.private[:HELD]]
+    session.run(rig, HELD, hold=True)
     rig.draw_weights()
     session.set_weights(rig)
     _fresh(session, rig)
@@ -68,7 +82,7 @@ def own_outputs(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
         wrong = _wrong(rig, right, rig.snapshot(which), arithmetic)
         if wrong:
             raise Rejected(Outcome.WRONG_VALUES, f"outputs change after they were returned: {wrong[0]}")
-    return f"{len(rights)} outputs held through {rig.sets} later calls, new inputs and new weights are still right"
+    return f"{len(rights)} outputs held through {HELD} later calls, new inputs and new weights are still right"
 
 
 @check("one element")
