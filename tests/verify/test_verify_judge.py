@@ -57,7 +57,7 @@ class ModelNew(nn.Module):
         conv[(n, o)](x, self.conv.weight, self.conv.bias, y, c, h, o, k, p, taps, block)
         return y
 """
-STATE = ["own outputs", "one element", "new weights", "strided inputs", "special values", "same answer"]
+STATE = ["global state", "own outputs", "one element", "new weights", "strided inputs", "special values", "same answer"]
 EVERYTHING = [
     *("screen", "inputs unchanged", "values: ragged", "values: main"),
     *STATE,
