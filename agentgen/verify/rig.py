@@ -85,9 +85,7 @@ class Rig:
             for _ in range(self.sets)
         ]
         ins: list[Layout] = [(shape, dtype, None) for shape, dtype in reference.inputs]
-        outs: list[Layout] = [
-            (*spec, strides) for spec, strides in zip(reference.outputs, reference.output_strides, strict=True)
-        ]
+        outs: list[Layout] = [(shape, dtype, None) for shape, dtype in reference.outputs]
         # Where nothing is timed there is room for one more set of inputs, with gaps between its rows.
         spread: list[Layout] = [] if rotate else [(shape, dtype, _spread(shape)) for shape, dtype in reference.inputs]
         layout = [*ins * self.sets, *outs * self.sets, *spread]

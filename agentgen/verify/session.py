@@ -278,6 +278,7 @@ def _window(rig: Rig, calls: int, shot: int) -> dict[str, Any]:
         "region": rig.region.name,
         "inputs": rig.input_rows,
         "outputs": rig.output_rows,
+        "layouts": rig.reference.output_strides,
         "calls": calls,
         "shot": shot,
         "record": False,

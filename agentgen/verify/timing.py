@@ -18,7 +18,7 @@ from statistics import median
 
 from agentgen.records.trial import Clock, Speedup, Timing
 from agentgen.sandbox.guest.memory import reset_persisting_cache
-from agentgen.sandbox.guest.window import run_window
+from agentgen.sandbox.guest.window import copy_bytes, run_window
 from agentgen.verify.baselines import Call
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.clock import OwnGate
@@ -73,7 +73,7 @@ class Stopwatch:
     def warm(self, call: Call) -> None:
         """Has `call` compile and autotune; not behind a gate, where whatever waits for the device would wait for it.
         Three calls, because CUDA graphs are recorded at the second."""
-        run_window(call, self.rig.inputs, self.rig.outputs, 3)()
+        run_window(call, self.rig.inputs, self.rig.outputs, 3, keep=copy_bytes)()
 
     def seconds(self, call: Call, calls: int) -> float:
         """Returns the time of one window of `call` over the rig's sets, output copies included."""
@@ -81,10 +81,10 @@ class Stopwatch:
         inputs, outputs = self.rig.inputs, self.rig.outputs
         if self._own is None:
             start = time.perf_counter()
-            run_window(call, inputs, outputs, calls)
+            run_window(call, inputs, outputs, calls, keep=copy_bytes)
             return time.perf_counter() - start
         reset_persisting_cache()  # what a guest had the cache hold on to is not to be missing here
-        return self._own.seconds(lambda shot: run_window(call, inputs, outputs, calls, shot))
+        return self._own.seconds(lambda shot: run_window(call, inputs, outputs, calls, shot, copy_bytes))
 
     def bare_copy(self) -> Call:
         """Returns a call that computes nothing: what its window takes is the copying of one set of outputs, n times."""

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from agentgen.sandbox.guest.window import Tensors, WrongOutput, run_window
+from agentgen.sandbox.guest.window import Layouts, Tensors, WrongOutput, copy_bytes, run_window
 
 
-def answered(answer: Any, *buffers: torch.Tensor) -> None:
-    run_window(lambda: answer, [[]], [buffers], 1)()
+def answered(answer: Any, *buffers: torch.Tensor, layouts: Layouts | None = None) -> None:
+    run_window(lambda: answer, [[]], [buffers], 1, layouts=layouts or [None] * len(buffers))()
 
 
 class Subclass(torch.Tensor): ...
@@ -24,7 +24,7 @@ class Subclass(torch.Tensor): ...
         (lambda: torch.ones(3, 2), "shape", r"shape \(3, 2\), the reference \(2, 3\)"),
         (lambda: torch.ones(6), "shape", r"shape \(6,\)"),
         (lambda: torch.ones(2, 3).double(), "dtype", "torch.float64, the reference torch.float32"),
-        (lambda: torch.ones(3, 2).t(), "layout", r"strides \(1, 2\); the reference's are \(3, 1\)"),
+        (lambda: torch.ones(3, 2).t(), "layout", r"strides \(1, 2\); the reference's output is contiguous"),
         (lambda: torch.ones(2, 1).expand(2, 3), "layout", r"strides \(1, 0\)"),
         (lambda: torch.ones(2, 6)[:, ::2], "layout", r"strides \(6, 2\)"),
         (lambda: torch.ones(2, 3).to("meta"), "layout", "on meta"),
@@ -50,19 +50,25 @@ def test_an_answer_is_made_under_no_grad() -> None:
     assert torch.equal(buffer, torch.full((2, 3), 2.0))
 
 
-@pytest.mark.parametrize(
-    ("answer", "right"),
-    [(torch.arange(6.0).view(3, 2).t(), True), (torch.arange(6.0).view(3, 2).t().contiguous(), False)],
-    ids=["as torch's", "contiguous"],
-)
-def test_strides_are_those_of_torch_s_own_output(answer: torch.Tensor, right: bool) -> None:
-    buffer = torch.empty(3, 2).t()  # what a reference that returns y.t() has
-    if right:
-        answered(answer, buffer)
-        assert torch.equal(buffer, answer)
-        return
-    with pytest.raises(WrongOutput, match=r"returned strides \(3, 1\); the reference's are \(1, 2\)"):
-        answered(answer, buffer)
+TRANSPOSED = torch.arange(6.0).view(3, 2).t()
+
+
+@pytest.mark.parametrize("answer", [TRANSPOSED, TRANSPOSED.contiguous()], ids=["as torch's", "contiguous"])
+def test_strides_are_those_of_torch_s_own_output_or_contiguous(answer: torch.Tensor) -> None:
+    buffer = torch.empty(2, 3)
+    answered(answer, buffer, layouts=[(1, 2)])
+    assert torch.equal(buffer, TRANSPOSED)
+
+
+def test_other_strides_than_torch_s_are_refused() -> None:
+    with pytest.raises(WrongOutput, match=r"returned strides \(6, 2\); the reference's are \(1, 2\)"):
+        answered(torch.ones(2, 6)[:, ::2], torch.empty(2, 3), layouts=[(1, 2)])
+
+
+def test_a_baseline_is_copied_as_it_lies() -> None:
+    buffer = torch.empty(2, 3)
+    run_window(lambda: TRANSPOSED, [[]], [[buffer]], 1, keep=copy_bytes)()
+    assert torch.equal(buffer.view(-1), torch.arange(6.0))
 
 
 @pytest.mark.parametrize(

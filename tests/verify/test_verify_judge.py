@@ -297,7 +297,7 @@ return self.cache[x.data_ptr()]
         (
             "return self.answer(x).transpose(2, 3).contiguous().transpose(2, 3)",
             Outcome.WRONG_SHAPE,
-            "returned strides (392, 49, 1, 7); the reference's are (392, 49, 7, 1)",
+            "returned strides (392, 49, 1, 7); the reference's output is contiguous",
         ),
         ("return nn.Parameter(self.answer(x))", Outcome.CHEATED, "returned Parameter, not a plain torch.Tensor"),
         ("return None", Outcome.CHEATED, "returned NoneType"),

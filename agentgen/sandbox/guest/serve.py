@@ -134,12 +134,14 @@ class Guest:
         shot = window.Shot(self._gate, message["shot"]) if self._gate and message["shot"] else None
         keep = self._hold if message["hold"] else None
         if message["arm"]:
-            self._armed = functools.partial(window.run_window, model, inputs, outputs, message["calls"], keep=keep)
+            self._armed = functools.partial(
+                window.run_window, model, inputs, outputs, message["calls"], keep=keep, layouts=message["layouts"]
+            )
             self._after = ExitStack()
             self._after.enter_context(unchanged(inputs, self._device))
             return {"queued": True}
         with unchanged(inputs, self._device), instruments.recording(message["record"], self._device) as seen:
-            self._finish = window.run_window(model, inputs, outputs, message["calls"], shot, keep)
+            self._finish = window.run_window(model, inputs, outputs, message["calls"], shot, keep, message["layouts"])
             if seen is not None:
                 self._synchronise()
         if shot:

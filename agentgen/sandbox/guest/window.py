@@ -19,6 +19,7 @@ from agentgen.sandbox.guest.memory import check, driver, reset_persisting_cache
 Tensors = Sequence[torch.Tensor]
 Keep = Callable[[Tensors, Tensors], None]
 """What is done with one call's outputs and the buffers they belong into."""
+Layouts = Sequence[Sequence[int] | None]
 
 
 class WrongOutput(Exception):
@@ -51,6 +52,7 @@ def run_window(
     calls: int,
     shot: Shot | None = None,
     keep: Keep | None = None,
+    layouts: Layouts | None = None,
 ) -> Callable[[], float]:
     """Runs, or behind a gate only queues, `calls` calls. Call i reads `inputs[i % K]` and fills `outputs[i % M]`.
 
@@ -61,18 +63,20 @@ def run_window(
         calls: n.
         shot: The gate to queue between, on a GPU.
         keep: What to do with the outputs of a call; by default they are copied into their buffers at once.
+        layouts: Strides of torch's own outputs, None where they are contiguous. An output may have these, or be
+            contiguous; without `layouts` any will do (torch's own, of a baseline).
 
     Returns:
         A function that waits for the device and returns this process's own figure for the calls, in seconds: an event
         pair round them on a GPU, the wall clock on a CPU.
 
     Raises:
-        WrongOutput: an output has another type, shape, dtype or layout than its buffer.
+        WrongOutput: an output has another type, shape, dtype or layout than is asked for.
     """
     keep = keep or copy_out
     if not outputs[0][0].is_cuda:
         start = time.perf_counter()
-        _calls(call, inputs, outputs, calls, keep)
+        _calls(call, inputs, outputs, calls, keep, layouts)
         seconds = time.perf_counter() - start
         return lambda: seconds
     first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -80,7 +84,7 @@ def run_window(
         reset_persisting_cache()
         shot.gate.close_behind(shot.number)
     first.record()
-    _calls(call, inputs, outputs, calls, keep)
+    _calls(call, inputs, outputs, calls, keep, layouts)
     last.record()
     if shot:
         shot.gate.mark(shot.number)
@@ -93,21 +97,38 @@ def run_window(
 
 
 def copy_out(sources: Tensors, targets: Tensors) -> None:
-    """Copies outputs into their buffers past torch's dispatcher, on the current stream."""
+    """Copies outputs into their contiguous buffers past torch's dispatcher, on the current stream; those of another
+    layout by torch, which is the caller's time."""
+    for source, target in zip(sources, targets, strict=True):
+        if source.is_contiguous():
+            copy_bytes((source,), (target,))
+        else:
+            target.copy_(source)
+
+
+def copy_bytes(sources: Tensors, targets: Tensors) -> None:
+    """Copies as many bytes as an output has into its buffer, in whatever order its elements lie."""
     for source, target in zip(sources, targets, strict=True):
         (_copy_device if target.is_cuda else _copy_host)(source, target)
 
 
 def _calls(
-    call: Callable[..., Any], inputs: Sequence[Sequence[Any]], outputs: Sequence[Tensors], calls: int, keep: Keep
+    call: Callable[..., Any],
+    inputs: Sequence[Sequence[Any]],
+    outputs: Sequence[Tensors],
+    calls: int,
+    keep: Keep,
+    layouts: Layouts | None,
 ) -> None:
     with torch.no_grad():
         for i in range(calls):
             answer = call(*inputs[i % len(inputs)])
             targets = outputs[i % len(outputs)]
             sources = _as_tensors(answer, len(targets))
-            for source, target in zip(sources, targets, strict=True):
+            for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
                 _require_like(source, target)
+                if layouts is not None:
+                    _require_layout(source, layouts[place])
             keep(sources, targets)
 
 
@@ -130,15 +151,18 @@ def _require_like(source: Any, target: torch.Tensor) -> None:
         raise WrongOutput("dtype", f"returned {source.dtype}, the reference {target.dtype}")
     if source.device != target.device:
         raise WrongOutput("layout", f"returned a tensor on {source.device}, the reference on {target.device}")
-    if _steps(source) != _steps(target):
-        raise WrongOutput("layout", f"returned strides {source.stride()}; the reference's are {target.stride()}")
     if source.requires_grad or source.grad_fn is not None:
         raise WrongOutput("layout", "returned a tensor that requires grad, called under no_grad")
 
 
-def _steps(x: torch.Tensor) -> list[int]:
-    """Returns the strides of the dimensions along which there are any: the others may be anything."""
-    return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1] if x.numel() else []
+def _require_layout(source: torch.Tensor, own: Sequence[int] | None) -> None:
+    # Both, because torch's may be an accident of its backend: attention gives another one at another length.
+    if source.is_contiguous():
+        return
+    steps = zip(source.shape, source.stride(), own or source.stride(), strict=True)
+    if own is None or any(size > 1 and stride != wanted for size, stride, wanted in steps):
+        reference = f"the reference's are {tuple(own)}" if own else "the reference's output is contiguous"
+        raise WrongOutput("layout", f"returned strides {source.stride()}; {reference}")
 
 
 def _copy_host(source: torch.Tensor, target: torch.Tensor) -> None:
