@@ -59,6 +59,9 @@ def show(name: str, /, *, json: Json = False) -> int:
         shown.add_row(workload.name, _constants(workload.constants), _constants(workload.constants_on("cpu")))
     for workload in problem.smaller:
         shown.add_row(workload.name, _constants(workload.constants), "only where a GPU has no room for main")
+    for workload in problem.neighbours:
+        on_cpu = _constants(workload.constants_on("cpu"))
+        shown.add_row(f"neighbour: {workload.name}", _constants(workload.constants), on_cpu)
     console.print(shown)
     console.print(problem.reference)
     if json:
