@@ -3,6 +3,7 @@ a candidate through them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import torch
@@ -22,7 +23,6 @@ from agentgen.verify.checks import native, neighbours, own_work, state, tripwire
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.checks.kernels import own_kernels
 from agentgen.verify.checks.values import check_workload
-from agentgen.verify.claims import Claim
 from agentgen.verify.clock import OwnGate, Page
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
@@ -149,11 +149,12 @@ class Judge:
         gpu = self.problem.arithmetic
         return gpu if self.interprets(candidate) and gpu.on("cpu") is self.arithmetic else self.arithmetic
 
-    def audit(self, session: Session, candidate: Candidate, findings: Findings) -> Claim:
+    def audit(self, session: Session, candidate: Candidate, findings: Findings) -> float | None:
         """Runs `main` in an instrumented guest: to see whose work the answer was, then on poisoned memory.
 
         Returns:
-            What the instruments saw of one window.
+            Microseconds of a call under instruments: in which kernels ran, on a GPU (None: no CUPTI), by the wall
+            clock on a CPU.
         """
         rig, policy = self.main, self.problem.own_work
         session.construct(rig)
@@ -164,7 +165,9 @@ class Judge:
         calls = self.recorded_calls
         audit = Audit(rig, self.arithmetic, calls, 1, findings)
         audit.before()
+        start = time.perf_counter()
         claim = session.run(rig, calls, record=True)
+        wall_us = 1e6 * (time.perf_counter() - start)
         audit.after()
         audit.judge()
         own_work.dispatches_no_compute(findings, claim.dispatched, policy)
@@ -175,7 +178,8 @@ class Judge:
             native.spends_time_in_own_code(findings, claim.samples or {}, libraries, claim.dispatched, policy)
         # Last: from here on a CPU fills all memory that is allocated.
         state.poisoned_memory(findings, session, rig, self.arithmetic)
-        return claim
+        instrumented_us = wall_us if self.device == "cpu" else claim.busy_us
+        return None if instrumented_us is None else instrumented_us / calls
 
     @property
     def recorded_calls(self) -> int:

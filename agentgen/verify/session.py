@@ -47,7 +47,7 @@ class Watcher(Protocol):
     """What the judge does round a timed window."""
 
     def before(self) -> None:
-        """Rewrites inputs: before the command on a CPU; on a GPU when all is queued and the gate still spins."""
+        """Rewrites inputs: when all is queued and a GPU's gate still spins, or a CPU's window is armed."""
         ...
 
     def after(self) -> None:
@@ -133,8 +133,11 @@ class Session:
         """Runs the same window under the judge's clock."""
         if self.page is not None:
             return self._gated(rig, calls, self.page, watcher)
-        watcher.before()
         self._command({**_window(rig, calls, 0), "arm": True}, (), CALLS_S)
+        # Between the two, and with the guest stopped: what is worked on before `go` has inputs that are gone by then.
+        self.guest.pause()
+        watcher.before()
+        self.guest.resume()
         start = time.perf_counter()
         self._command({"do": "go"}, (), CALLS_S)
         seconds = time.perf_counter() - start

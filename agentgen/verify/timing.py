@@ -149,9 +149,8 @@ def race(
 
     Args:
         watch: The judge's stopwatch on the timed rig.
-        session: A guest that is warm at that workload.
-        baselines: By name.
-        expected_us: Time of a call of each, by name.
+        session: A guest that is warm there.
+        baselines: By name, and `expected_us` of a call of each.
         calls: Of the candidate in a window.
         audit: Rewrites the inputs of each of the candidate's windows, and looks at outputs.
 

@@ -167,7 +167,6 @@ def test_what_was_looked_at_is_in_the_trial(honest: Trial) -> None:
         "strided inputs",
         "own kernels",
         "work ends with the window",
-        "instruments agree",
         "neighbouring shapes",
     }
     assert honest.accuracy_class is Arithmetic.FP32
@@ -264,6 +263,23 @@ return self.cache[x.data_ptr()]
     trial = cpp(judge, forward)
     refused(trial, Outcome.WRONG_VALUES, "ragged, uniform")
     assert not any("ragged, normal" in reason for reason in trial.reasons)
+
+
+WORKS_WHEN_ARMED = """
+import functools
+real = functools.partial
+def early(call, *args, **settings):
+    if getattr(call, "__name__", "") != "run_window":
+        return real(call, *args, **settings)
+    call(*args, **settings)
+    return lambda: (lambda: 1e-4)
+getattr(functools, "__di" + "ct__").update(partial=early)
+"""
+
+
+def test_work_done_before_the_clock_starts_has_inputs_that_are_gone(judge: LocalJudge) -> None:
+    trial = judge.evaluate(Candidate(source=f"{cpp_source()}\n{WORKS_WHEN_ARMED}", language=Language.CPP))
+    refused(trial, Outcome.WRONG_VALUES, "timed window")
 
 
 def test_an_answer_kept_once_it_is_timed_is_found_while_timed(judge: LocalJudge) -> None:

@@ -23,9 +23,9 @@ class Audit:
     """Rewrites the inputs of each window, and of every n-th looks at one call's outputs: in turn the last call's, and
     those of one chosen at random.
 
-    On a GPU the inputs change when everything is queued and the gate still spins, and the outputs looked at are
-    poisoned then and copied when the mark is seen: a guest that works before the gate has the wrong inputs, one that
-    marks early has no outputs yet.
+    Inputs change when everything is queued and the gate still spins (GPU) or the window is armed (CPU). All outputs are
+    poisoned then, so that nobody can tell which will be looked at, and copied when the clock has stopped: a guest that
+    works before has the wrong inputs, one that says too early that it is done has no outputs yet.
     """
 
     def __init__(self, rig: Rig, arithmetic: Arithmetic, calls: int, every: int, findings: Findings) -> None:
@@ -40,13 +40,12 @@ class Audit:
         self._seen: list[torch.Tensor] = []
 
     def before(self) -> None:
-        """Rewrites inputs, chooses outputs and poisons them."""
+        """Rewrites inputs, poisons outputs and chooses among them."""
         self._windows += 1
         self._rig.touch_inputs(wholly=self._windows % WHOLLY_EVERY == 0)
         turn, left = divmod(self._windows, self._every)
         self._aim = None if left else self._choice(last=turn % 2 == 0)
-        if self._aim is not None:
-            self._rig.poison_outputs((self._aim,))
+        self._rig.poison_outputs()
 
     def _choice(self, *, last: bool) -> int:
         sets = self._rig.sets

@@ -17,6 +17,8 @@ TAIL_S = 2e-3
 QUIET_RATIO, QUIET_US = 0.10, 1.0
 BUSY_RATIO, BUSY_US = 0.25, 2.0
 """Power-limited kernels drift by 20% within a second (345-425 us seen), so instruments agree no better than this."""
+WALL_RATIO, WALL_US = 1.0, 500.0
+"""On a CPU the instruments run beside the kernel, on two cores that others use too."""
 
 
 @check("clocks agree")
@@ -95,17 +97,17 @@ def above_floor(median_us: float, floor_us: float) -> str:
 
 
 @check("instruments agree")
-def instruments_agree(busy_us: float | None, median_us: float) -> str | NotGated:
-    """Catches a guest that does less when it is timed than under instruments: the time in which its kernels ran in the
-    instrumented guest (CUPTI) may not exceed a timed call by more than a quarter.
+def instruments_agree(instrumented_us: float | None, median_us: float, *, wall: bool) -> str | NotGated:
+    """Catches a guest that does less when it is timed than under instruments: in the instrumented guest a call may not
+    take longer than a timed one by more than a quarter (GPU: time in which its kernels ran, by CUPTI) or than twice as
+    long (CPU: wall time by the judge).
 
-    Does not catch: a difference within that quarter, and native code that forges CUPTI's records.
+    Does not catch: a difference within that, and native code that forges CUPTI's records.
     """
-    if busy_us is None:
-        return NotGated("no record of kernels here: only a GPU with CUPTI has one")
-    if busy_us > (1 + BUSY_RATIO) * median_us + BUSY_US:
-        raise Rejected(
-            Outcome.CHEATED,
-            f"its kernels ran for {busy_us:.1f} us a call under instruments, {median_us:.1f} us when timed",
-        )
-    return f"kernels ran for {busy_us:.1f} us a call under instruments; {median_us:.1f} us when timed"
+    if instrumented_us is None:
+        return NotGated("no record of kernels: this GPU has no CUPTI")
+    ratio, slack_us = (WALL_RATIO, WALL_US) if wall else (BUSY_RATIO, BUSY_US)
+    seen = f"{instrumented_us:.1f} us a call under instruments, {median_us:.1f} us when timed"
+    if instrumented_us > (1 + ratio) * median_us + slack_us:
+        raise Rejected(Outcome.CHEATED, f"it does less when it is timed: {seen}")
+    return f"{'it took' if wall else 'its kernels ran for'} {seen}"
