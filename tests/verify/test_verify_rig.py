@@ -196,6 +196,7 @@ def test_a_workload_that_runs_out_of_memory_when_rehearsed_leaves_nothing_behind
         smaller=(Workload(name="half", constants={"n": 500}), Workload(name="small", constants={"n": 100})),
         arithmetic=Arithmetic.FP32,
     )
+    gc.collect()  # what earlier tests left to it
     open_before = len(os.listdir("/proc/self/fd"))
     rigs = build_rigs(problem, "cpu", 0)
     assert list(rigs) == ["small", "tiny"]
