@@ -21,6 +21,9 @@ class Moved:
     """Root mean square over the elements that moved of each last-dimension row, that dimension kept with size 1: after
     a ReLU a row may have a single one, and its zeros say nothing of the size of its terms."""
 
+    ulp: float | None = None
+    """Of the inputs, relative; None: as of the output."""
+
     @staticmethod
     def between(oracle: torch.Tensor, other: torch.Tensor) -> Moved:
         """Compares two oracles; in parts, because each may be a tenth of a GPU's memory."""

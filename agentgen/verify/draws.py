@@ -124,6 +124,8 @@ def touch(private: torch.Tensor, shared: torch.Tensor, source: torch.Generator, 
     Floats are permuted rather than drawn, so that the family's distribution stays what it was.
     """
     flat = private.view(-1)
+    if not flat.numel():
+        return
     count = min(count, flat.numel())
     places = torch.randint(flat.numel(), (count,), generator=source, device=flat.device)
     # Of places drawn twice, index_put keeps an arbitrary one: read the values back before they go to the guest.

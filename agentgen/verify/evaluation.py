@@ -71,6 +71,8 @@ class Evaluation:
         """
         judge, language = self._judge, self._candidate.language
         screen(self._findings, self._candidate, judge.problem.own_work)
+        if language is not Language.TRITON or judge.device != "cpu":
+            judge.build_neighbours()
         session = self._built_session()
         if language is Language.CUDA and judge.device == "cpu":
             raise Rejected(Outcome.NOT_RUN, _compiled_only(session.builds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from statistics import median
 
 import torch
 
@@ -33,6 +34,7 @@ from agentgen.verify.timing import Race, Stopwatch, race
 
 INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.INTEGERS)
 """Triton's interpreter takes 0.1 s for what a GPU does in microseconds: three families on the small workloads."""
+LONGEST_RECORDED_S = 20.0
 RECORDED_S = 0.3
 """Of calls under a CPU's sampler, which sees some 250 moments in a second of processor time."""
 
@@ -135,9 +137,16 @@ class Judge:
         state.own_outputs(findings, session, small, arithmetic)
         state.one_element(findings, session, small, arithmetic)
         state.new_weights(findings, session, small, arithmetic)
-        state.strided_inputs(findings, session, small, arithmetic, self.problem.strided_inputs)
-        state.special_values(findings, session, small, self.problem.special_values)
         state.same_answer(findings, session, small if self.interprets(candidate) else self.main, arithmetic)
+        if self.interprets(candidate):
+            self._habits(session, candidate, findings)
+
+    def _habits(self, session: Session, candidate: Candidate, findings: Findings) -> None:
+        """What a candidate may answer with a crash and still be accepted: the last that its guest is asked."""
+        small = self.smallest
+        state.strided_inputs(findings, session, small, self.gates(candidate), self.problem.strided_inputs)
+        if session.alive():
+            state.special_values(findings, session, small, self.problem.special_values)
 
     @property
     def smallest(self) -> Rig:
@@ -162,7 +171,10 @@ class Judge:
         session.set_weights(rig)
         rig.draw_inputs(Family.NORMAL)
         session.run(rig, 1)
-        calls = self.recorded_calls
+        start = time.perf_counter()
+        session.run(rig, 1)
+        first_s = time.perf_counter() - start
+        calls = self._recorded_calls(first_s)
         audit = Audit(rig, self.arithmetic, calls, 1, findings)
         audit.before()
         start = time.perf_counter()
@@ -178,21 +190,24 @@ class Judge:
             native.spends_time_in_own_code(findings, claim.samples or {}, libraries, claim.dispatched, policy)
         # Last: from here on a CPU fills all memory that is allocated.
         state.poisoned_memory(findings, session, rig, self.arithmetic)
+        if self.smallest is not rig:
+            session.construct(self.smallest)
+            session.set_weights(self.smallest)
+        self._habits(session, candidate, findings)
         instrumented_us = wall_us if self.device == "cpu" else claim.busy_us
         return None if instrumented_us is None else instrumented_us / calls
 
-    @property
-    def recorded_calls(self) -> int:
-        """Calls under instruments."""
+    def _recorded_calls(self, call_s: float) -> int:
+        """Calls under instruments, of a candidate that takes `call_s` for one."""
         if self.device != "cpu":
             return self.main.sets
-        return max(self.main.sets, int(1e6 * RECORDED_S / min(self._quiet_us.values())))
+        wanted = 1e6 * RECORDED_S / min(self._quiet_us.values())
+        return max(self.main.sets, int(min(wanted, LONGEST_RECORDED_S / call_s)))
 
     def race(self, session: Session, findings: Findings) -> Race:
         """Races a warm guest against the baselines at `main`."""
         result = self.race_at(session, self.main, self._watch, self._baselines, self._quiet_us, findings)
-        if self._gate:
-            tripwires.undisturbed(findings, result.baselines_us, self._quiet_us)
+        tripwires.undisturbed(findings, result.baselines_us, self._quiet_us, shared=self.device == "cpu")
         return result
 
     def race_at(
@@ -211,27 +226,36 @@ class Judge:
         rig.poison_outputs()
         session.run(rig, 2)
         every = 1 if self._gate else 4
-        calls = 2
+        calls, call_us = 2, 0.0
         for _ in range(2):  # of a CPU's window of two calls most may be the command itself
             first = session.timed(rig, calls, Audit(rig, self.arithmetic, calls, every, findings))
-            calls = watch.schedule.calls(1e6 * first.seconds / calls)
+            call_us = 1e6 * first.seconds / calls
+            calls = watch.schedule.calls(call_us)
         audit = Audit(rig, self.arithmetic, calls, every, findings)
-        result = race(watch, session, raced, quiet_us, calls, audit)
+        result = race(watch, session, raced, quiet_us, call_us, audit)
         gross = [1e6 * window.seconds for window in result.windows]
         guest_us = [1e6 * (window.claim.seconds or 0.0) for window in result.windows]
         tripwires.clocks_agree(findings, guest_us, gross, 0.0 if self._gate else tripwires.COMMAND_US)
         tripwires.ends_with_window(findings, [w.tail_s for w in result.windows], [w.seconds for w in result.windows])
-        tripwires.above_floor(findings, result.median_us, self._floor_us(rig))
+        tripwires.above_floor(findings, result.median_us, self._floor_us(rig), min(quiet_us.values()))
+        if not self._gate and calls > rig.sets:  # a GPU's instruments see one round, and their time must agree
+            rounds = [session.timed(rig, rig.sets, audit) for _ in range(3)]
+            round_us = [1e6 * one.seconds / rig.sets for one in rounds]
+            tripwires.every_call(findings, round_us, median(gross) / calls, tripwires.COMMAND_US / rig.sets)
         return result
 
-    def neighbours(self, session: Session, findings: Findings, *, timing: bool) -> tuple[Neighbour, ...]:
-        """Checks and times a guest at the problem's neighbouring shapes. They are built at first need: a search may
-        end without any candidate that comes so far."""
+    def build_neighbours(self) -> None:
+        """Builds the neighbouring shapes, once, while no guest is there to take memory or time from them."""
         if self._near is None:
             cache = self.machine.last_level_cache_bytes
             self._near = neighbours.build(
                 self.problem, self.device, cache, self.arithmetic, lambda rig: self.stopwatch(rig, near=True)
             )
+
+    def neighbours(self, session: Session, findings: Findings, *, timing: bool) -> tuple[Neighbour, ...]:
+        """Checks and times a guest at the problem's neighbouring shapes."""
+        self.build_neighbours()
+        assert self._near
 
         def race_at(near: neighbours.Near, local: Findings) -> Race:
             return self.race_at(session, near.rig, near.watch, near.raced, near.quiet_us, local)

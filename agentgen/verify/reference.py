@@ -121,7 +121,8 @@ def load(problem: Problem, workload: Workload, device: str) -> Reference:
             answer = _tensors(model(*signature.arguments(probe)))
         outputs = tuple((tuple(y.shape), y.dtype) for y in answer)
         strides = tuple(None if y.is_contiguous() or not _is_dense(y) else y.stride() for y in answer)
-        _require_known((*signature.specs, *outputs))
+        state = [(tuple(t.shape), t.dtype) for t in (*model.parameters(), *model.buffers())]
+        _require_known((*signature.specs, *outputs, *state))
     except torch.OutOfMemoryError:
         raise
     except ReferenceInvalid as error:
@@ -182,6 +183,8 @@ def _require_known(specs: Sequence[Spec]) -> None:
 
 def _tensors(answer: Any) -> list[torch.Tensor]:
     values = list(answer) if isinstance(answer, tuple | list) else [answer]
+    if not values:
+        raise ReferenceInvalid("the reference returns no tensor")
     for value in values:
         if not isinstance(value, torch.Tensor):
             raise ReferenceInvalid(f"the reference returns a {type(value).__name__}, not tensors")

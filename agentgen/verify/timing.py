@@ -73,12 +73,13 @@ class Stopwatch:
     def warm(self, call: Call) -> None:
         """Has `call` compile and autotune; not behind a gate, where whatever waits for the device would wait for it.
         Three calls, because CUDA graphs are recorded at the second."""
-        run_window(call, self.rig.inputs, self.rig.outputs, 3, keep=copy_bytes)()
+        run_window(call, self.rig.private, self.rig.outputs, 3, keep=copy_bytes)()
 
     def seconds(self, call: Call, calls: int) -> float:
         """Returns the time of one window of `call` over the rig's sets, output copies included."""
 
-        inputs, outputs = self.rig.inputs, self.rig.outputs
+        # The judge's own copies: a guest can write to what it shares (denormals would slow a baseline).
+        inputs, outputs = self.rig.private, self.rig.outputs
         if self._own is None:
             start = time.perf_counter()
             run_window(call, inputs, outputs, calls, keep=copy_bytes)
@@ -141,7 +142,7 @@ def race(
     session: Session,
     baselines: Mapping[str, Call],
     expected_us: Mapping[str, float],
-    calls: int,
+    call_us: float,
     audit: Audit,
 ) -> Race:
     """Runs the alternating windows. Each side's are of its own number of calls, so that a window of the faster side is
@@ -151,15 +152,15 @@ def race(
         watch: The judge's stopwatch on the timed rig.
         session: A guest that is warm there.
         baselines: By name, and `expected_us` of a call of each.
-        calls: Of the candidate in a window.
+        call_us: Time of a call of the candidate.
         audit: Rewrites the inputs of each of the candidate's windows, and looks at outputs.
 
     Raises:
         Rejected: what the audit finds.
     """
-    on_cpu = session.page is None
+    on_cpu, calls = session.page is None, watch.schedule.calls(call_us)
     lengths = {name: watch.schedule.calls(expected_us[name]) for name in baselines}
-    pair_us = sum(lengths[name] * expected_us[name] for name in baselines) + 1e6 * watch.schedule.window_s
+    pair_us = sum(lengths[name] * expected_us[name] for name in baselines) + calls * call_us
     copy = watch.bare_copy()
     # Spread over the race: taken once, the copy of 3.8 GB came out 12% too long, and a baseline faster than memory is.
     copies = [watch.seconds(copy, calls)]
@@ -172,6 +173,7 @@ def race(
         if on_cpu:
             session.guest.pause()  # a CPU guest cannot slow the baseline's windows
         audit.judge()
+        watch.rig.poison_outputs()  # whatever a guest did to the pages, they are there before a baseline copies
         for name, call in baselines.items():
             raced[name].append(1e6 * watch.seconds(call, lengths[name]) / lengths[name])
         if pair % COPY_EVERY == 0:

@@ -119,7 +119,7 @@ def compare(judge: Judge, baseline: Callable[..., Any], comparisons: int) -> lis
         # The audits of a judged race (up to 0.1 s each, between windows) would only make this longer.
         audit = Audit(judge.main, judge.arithmetic, calls, every=NEVER, findings=Findings())
         start = time.perf_counter()
-        result = race(watch, session, {EAGER: baseline}, quiet, calls, audit)
+        result = race(watch, session, {EAGER: baseline}, quiet, quiet[EAGER], audit)
         seconds = time.perf_counter() - start
         found: Speedup = speedup(EAGER, [result], result.median_us)
         rows.append({**found.model_dump(mode="json"), "candidate_us": result.median_us, "seconds": seconds})

@@ -35,6 +35,7 @@ class Crowded(Judge):
         self.machine = machines.describe("cpu")
         self.arithmetic = Arithmetic.FP32
         self.main = rig
+        self._near = ([], [])
         self._rigs = {rig.reference.workload: rig}
 
     def start_guest(self, candidate: Candidate) -> Session:

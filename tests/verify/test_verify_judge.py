@@ -57,13 +57,15 @@ class ModelNew(nn.Module):
         conv[(n, o)](x, self.conv.weight, self.conv.bias, y, c, h, o, k, p, taps, block)
         return y
 """
-STATE = ["global state", "own outputs", "one element", "new weights", "strided inputs", "special values", "same answer"]
+STATE = ["global state", "own outputs", "one element", "new weights", "same answer"]
+HABITS = ["strided inputs", "special values"]
 EVERYTHING = [
     *("screen", "inputs unchanged", "values: ragged", "values: main"),
     *STATE,
     *("values while timed", "own work: dispatcher", "own kernels"),
-    *("own work: native symbols", "own work: processor time", "poisoned memory"),
-    *("clocks agree", "work ends with the window", "byte floor", "instruments agree", "neighbouring shapes"),
+    *("own work: native symbols", "own work: processor time", "poisoned memory", *HABITS),
+    *("clocks agree", "work ends with the window", "byte floor", "every call counts", "baseline undisturbed"),
+    *("instruments agree", "neighbouring shapes"),
 ]
 SCRATCH = edited_kernel(
     "#include <cstdint>",
@@ -265,6 +267,25 @@ return self.cache[x.data_ptr()]
     assert not any("ragged, normal" in reason for reason in trial.reasons)
 
 
+REMEMBERS = """
+import time
+now = time.perf_counter()
+if now - getattr(self, "last", 0) > 3e-4:
+    self.cache.clear()
+key = x.data_ptr()
+if key not in self.cache:
+    self.cache[key] = self.answer(x)
+self.last = time.perf_counter()
+return self.cache[key]
+"""
+
+
+def test_an_answer_remembered_within_a_window_is_found(judge: LocalJudge) -> None:
+    """Its inputs do not change before the window ends: every output is right."""
+    trial = judge.evaluate(Candidate(source=cpp_source(REMEMBERS), language=Language.CPP))
+    refused(trial, Outcome.CHEATED, "remembers answers within a window")
+
+
 WORKS_WHEN_ARMED = """
 import functools
 real = functools.partial
@@ -440,7 +461,7 @@ def test_triton_is_interpreted_and_not_timed(judge: LocalJudge) -> None:
     trial = judge.evaluate(Candidate(source=TRITON.replace("{edit}", ""), language=Language.TRITON))
     assert trial.outcome is Outcome.PASSED, trial.reasons
     assert trial.timing is None
-    assert [check.name for check in trial.checks] == [*EVERYTHING[:2], "values: ragged", *STATE, "audit"]
+    assert [check.name for check in trial.checks] == [*EVERYTHING[:2], "values: ragged", *STATE, *HABITS, "audit"]
     assert "Triton's interpreter" in trial.checks[-1].evidence
 
 

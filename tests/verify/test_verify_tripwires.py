@@ -73,21 +73,24 @@ def test_on_a_cpu_there_is_no_tail_to_measure() -> None:
 @pytest.mark.parametrize(("beside", "quiet"), [(100.0, 100.0), (110.0, 100.0), (50.0, 100.0), (3.0, 2.0)])
 def test_a_baseline_that_is_as_fast_as_before(beside: float, quiet: float) -> None:
     raced = {"eager": [beside, beside, 40 * beside], "compiled": [1.0]}
-    assert looked(tripwires.undisturbed, raced, {"eager": quiet, "compiled": 1.0}).passed
+    assert looked(tripwires.undisturbed, raced, {"eager": quiet, "compiled": 1.0}, shared=False).passed
 
 
 def test_a_baseline_that_was_slowed() -> None:
     raced, quiet = {"eager": [100.0], "compiled": [130.0, 131.0, 132.0]}, {"eager": 100.0, "compiled": 100.0}
-    assert caught(tripwires.undisturbed, raced, quiet) == "compiled took 131.0 us beside this guest, 100.0 us before it"
+    assert (
+        caught(tripwires.undisturbed, raced, quiet, shared=False)
+        == "compiled took 131.0 us beside this guest, 100.0 us before it"
+    )
 
 
 # ---- byte floor, instruments -----------------------------------------------------------------------------------------
 
 
 def test_no_kernel_is_faster_than_its_memory() -> None:
-    assert looked(tripwires.above_floor, 10.0, 9.9).passed
-    assert looked(tripwires.above_floor, 0.1, 0.0).passed
-    assert "moving the inputs and outputs alone takes 9.90 us" in caught(tripwires.above_floor, 9.8, 9.9)
+    assert looked(tripwires.above_floor, 10.0, 9.9, 12.0).passed
+    assert looked(tripwires.above_floor, 0.1, 0.0, 1.0).passed
+    assert "moving the inputs and outputs alone takes 9.90 us" in caught(tripwires.above_floor, 9.8, 9.9, 12.0)
 
 
 def test_kernels_run_as_long_under_instruments_as_when_timed() -> None:
@@ -104,3 +107,19 @@ def test_a_call_takes_at_most_twice_as_long_under_a_cpu_s_instruments() -> None:
     assert looked(agree, 19e3, 9.5e3, wall=True).passed
     assert looked(agree, 40.0, 3.0, wall=True).passed, "the dispatcher's record takes 20 us an operator"
     assert "does less when it is timed" in caught(agree, 21e3, 9.5e3, wall=True)
+
+
+def test_where_torch_is_below_the_floor_it_is_none() -> None:
+    assert looked(tripwires.above_floor, 1.0, 9.9, 2.0).passed is None, "a gather reads few of its inputs"
+
+
+def test_a_slowed_baseline_of_a_shared_machine_is_reported() -> None:
+    assert looked(tripwires.undisturbed, {"eager": [140.0]}, {"eager": 100.0}, shared=True).passed
+    line = looked(tripwires.undisturbed, {"eager": [160.0]}, {"eager": 100.0}, shared=True)
+    assert line.passed is None
+    assert "60.0% slower" in line.evidence
+
+
+def test_a_round_of_calls_takes_as_long_a_call_as_a_race() -> None:
+    assert looked(tripwires.every_call, [110.0, 95.0, 300.0], 100.0, 5.0).passed
+    assert "remembers answers within a window" in caught(tripwires.every_call, [250.0, 210.0, 190.0], 100.0, 5.0)

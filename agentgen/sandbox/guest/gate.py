@@ -22,7 +22,8 @@ from agentgen.sandbox.guest.memory import check, driver
 
 PAGE_BYTES = 4096
 GO, DONE, HERE = 0, 16, 32  # int32 indices, 64 bytes apart: no two words share a cache line
-MAX_WAIT_MS = 3000
+MAX_WAIT_MS = 30_000
+"""Drawing large inputs with a structure anew takes seconds, and the gate must not open itself meanwhile."""
 
 _SOURCE = r"""
 extern "C" __global__ void gate(volatile int* words, int shot, int max_wait_ms) {

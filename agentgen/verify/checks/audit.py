@@ -15,13 +15,13 @@ from agentgen.verify.numerics import Pool
 from agentgen.verify.rig import Rig
 
 WHOLLY_EVERY = 4
-"""Windows between two whose inputs are drawn anew as a whole: 4,096 values do not show in every answer (the mean of
-1e9 of them)."""
+"""Of so many windows one, chosen in secret, has all its inputs drawn anew: 4,096 values that change places do not show
+in every answer (the mean of 1e9 of them, any sum over all)."""
 
 
 class Audit:
-    """Rewrites the inputs of each window, and of every n-th looks at one call's outputs: in turn the last call's, and
-    those of one chosen at random.
+    """Rewrites the inputs of each window, and in one of n, chosen in secret, looks at one call's outputs: the last
+    call's, or those of one at random.
 
     Inputs change when everything is queued and the gate still spins (GPU) or the window is armed (CPU). All outputs are
     poisoned then, so that nobody can tell which will be looked at, and copied when the clock has stopped: a guest that
@@ -34,7 +34,7 @@ class Audit:
         self._arithmetic = arithmetic
         self._calls = calls
         self._every = every
-        self._windows = 0
+        self._windows = self._unseen = 0
         self._findings = findings
         self._aim: int | None = None
         self._seen: list[torch.Tensor] = []
@@ -42,9 +42,12 @@ class Audit:
     def before(self) -> None:
         """Rewrites inputs, poisons outputs and chooses among them."""
         self._windows += 1
-        self._rig.touch_inputs(wholly=self._windows % WHOLLY_EVERY == 0)
-        turn, left = divmod(self._windows, self._every)
-        self._aim = None if left else self._choice(last=turn % 2 == 0)
+        self._rig.touch_inputs(wholly=secrets.randbelow(WHOLLY_EVERY) == 0)
+        # By chance alone a short race might never be looked at.
+        self._unseen += 1
+        look = secrets.randbelow(self._every) == 0 or self._unseen >= self._every
+        self._unseen = 0 if look else self._unseen
+        self._aim = self._choice(last=bool(secrets.randbelow(2))) if look else None
         self._rig.poison_outputs()
 
     def _choice(self, *, last: bool) -> int:

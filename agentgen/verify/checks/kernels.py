@@ -3,6 +3,7 @@ defines."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 
@@ -11,7 +12,6 @@ from agentgen.records.trial import BuildReport, Outcome
 from agentgen.verify.claims import KernelClaim
 from agentgen.verify.findings import NotGated, Rejected, check
 
-_PYTHON = re.compile(r"^\s*def\s+(\w+)", re.MULTILINE)
 _CUDA = re.compile(r"__global__\b([^;{]*)")
 _ATTRIBUTES = re.compile(r"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\((?:[^()]|\([^()]*\))*\)")
 _TORCH = ("at6native", "at::native", "at_cuda_detail")
@@ -19,24 +19,32 @@ _TORCH = ("at6native", "at::native", "at_cuda_detail")
 
 
 def defined(source: str) -> frozenset[str]:
-    """Returns the names of functions that a candidate's text defines and a GPU could run."""
-    names = set(_PYTHON.findall(source))
+    """Returns the names of the kernels that a candidate's text defines: jitted functions, and what is `__global__`."""
+    names = _jitted(source)
     for head in _CUDA.findall(source):
         names.update(re.findall(r"(\w+)\s*\(", _ATTRIBUTES.sub("", head))[:1])
     return frozenset(names)
 
 
 def identifiers(kernel: str) -> frozenset[str]:
-    """Returns the identifiers in a kernel's name: itself, or the parts of a mangled one (Itanium C++ ABI, 5.1.3)."""
+    """Returns a kernel's own identifier, without scopes, arguments and template arguments; of a mangled name by the
+    Itanium C++ ABI, 5.1.3: the last of the plain names at its start."""
     if not kernel.startswith("_Z"):
         return frozenset({kernel.split("(")[0].split("<")[0].split()[-1]} if kernel.strip() else ())
-    found: set[str] = set()
-    place = 2
-    while match := re.compile(r"\d+").search(kernel, place):
-        start, length = match.end(), int(match[0])
-        found.add(kernel[start : start + length])
-        place = start + max(1, length if kernel[start : start + 1].isidentifier() else 0)
-    return frozenset(found)
+    found, rest = "", kernel[2:].removeprefix("N")
+    while digits := re.match(r"\d+", rest):
+        end = digits.end() + int(digits[0])
+        found, rest = rest[digits.end() : end], rest[end:]
+    return frozenset({found} if found else ())
+
+
+def _jitted(source: str) -> set[str]:
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    return {f.name for f in functions if any("jit" in ast.unparse(one) for one in f.decorator_list)}
 
 
 @check("own kernels")

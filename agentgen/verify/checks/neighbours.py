@@ -51,15 +51,14 @@ def build(
         try:
             rig = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=True)
             rig.rehearse()
+            rig.draw_inputs(Family.NORMAL)
+            raced = {EAGER: baselines(rig.reference, arithmetic)[EAGER]}
+            stopwatch = watch(rig)
+            near.append(Near(rig, stopwatch, raced, stopwatch.quiet_us(raced)))
         except (torch.OutOfMemoryError, NoDeviceMemory):
             if rig:
                 rig.close()
             without_room.append(workload.name)
-            continue
-        rig.draw_inputs(Family.NORMAL)
-        raced = {EAGER: baselines(rig.reference, arithmetic)[EAGER]}
-        stopwatch = watch(rig)
-        near.append(Near(rig, stopwatch, raced, stopwatch.quiet_us(raced)))
     return near, without_room
 
 

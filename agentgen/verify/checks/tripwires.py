@@ -15,6 +15,8 @@ COMMAND_US = 1.5e3
 TAIL_S = 2e-3
 """The guest's answer takes 0.2-0.5 ms; what runs on for longer than this and a tenth of the window is work."""
 QUIET_RATIO, QUIET_US = 0.10, 1.0
+SHARED_RATIO = 0.5
+ROUND_RATIO = 1.0
 BUSY_RATIO, BUSY_US = 0.25, 2.0
 """Power-limited kernels drift by 20% within a second (345-425 us seen), so instruments agree no better than this."""
 WALL_RATIO, WALL_US = 1.0, 500.0
@@ -63,31 +65,37 @@ def ends_with_window(tails_s: Sequence[float], windows_s: Sequence[float]) -> st
 
 
 @check("baseline undisturbed")
-def undisturbed(raced_us: Mapping[str, Sequence[float]], quiet_us: Mapping[str, float]) -> str:
+def undisturbed(
+    raced_us: Mapping[str, Sequence[float]], quiet_us: Mapping[str, float], *, shared: bool
+) -> str | NotGated:
     """Catches a guest that slows what it races: a kernel left running, a cache set aside, memory or power taken. Each
     baseline must be as fast beside the guest as before any guest existed.
 
-    Does not catch: less than 10% and 1 us.
+    Does not catch: less than 10% and 1 us. Reported on a CPU (`shared`), which anybody may use.
     """
     worst = 0.0
     for name, samples in raced_us.items():
         beside = median(samples)
         worst = max(worst, beside / quiet_us[name] - 1)
-        if beside > (1 + QUIET_RATIO) * quiet_us[name] + QUIET_US:
+        if not shared and beside > (1 + QUIET_RATIO) * quiet_us[name] + QUIET_US:
             raise Rejected(
                 Outcome.CHEATED,
                 f"{name} took {beside:.1f} us beside this guest, {quiet_us[name]:.1f} us before it",
             )
-    return f"at most {worst:.1%} slower beside the guest than before any existed"
+    seen = f"at most {worst:.1%} slower beside the guest than before any existed"
+    return NotGated(f"reported: {seen}") if shared and worst > SHARED_RATIO else seen
 
 
 @check("byte floor")
-def above_floor(median_us: float, floor_us: float) -> str:
+def above_floor(median_us: float, floor_us: float, torch_us: float) -> str | NotGated:
     """Catches times that no kernel can have: inputs and outputs beyond the last-level cache must be moved at least
     once, and nothing moves them faster than the memory.
 
     Does not catch: anything where all of it fits the cache; too few operations (algorithms differ in how many they do).
+    Decides nothing where torch itself is below the floor: not all of the inputs need be read there (a gather).
     """
+    if torch_us < floor_us:
+        return NotGated(f"torch itself takes {torch_us:.2f} us, less than moving all inputs and outputs")
     if median_us < floor_us:
         raise Rejected(
             Outcome.CHEATED,
@@ -111,3 +119,22 @@ def instruments_agree(instrumented_us: float | None, median_us: float, *, wall: 
     if instrumented_us > (1 + ratio) * median_us + slack_us:
         raise Rejected(Outcome.CHEATED, f"it does less when it is timed: {seen}")
     return f"{'it took' if wall else 'its kernels ran for'} {seen}"
+
+
+@check("every call counts")
+def every_call(round_us: Sequence[float], median_us: float, around_us: float) -> str:
+    """Catches answers remembered within a window: with more calls than input sets, calls come back to the same inputs.
+    Windows of one round, each call on inputs of its own, may not take more than twice as long a call.
+
+    Does not catch: a kernel that remembers and is less than twice as fast for it.
+
+    Args:
+        round_us: Time of a call in windows of one round, copy included.
+        median_us: The same in the windows of the race.
+        around_us: What a command takes, for each call of a round.
+    """
+    found = median(round_us)
+    seen = f"{found:.1f} us a call where each has inputs of its own, {median_us:.1f} us in the race"
+    if found > (1 + ROUND_RATIO) * median_us + around_us:
+        raise Rejected(Outcome.CHEATED, f"it remembers answers within a window: {seen}")
+    return seen

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 
+from agentgen.errors import ReferenceInvalid
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
 from agentgen.verify.conditioning import Moved, lift, nudge, nudge_rows
@@ -58,6 +59,11 @@ def check_workload(
         selects = selects or (family is Family.NORMAL and pool.selects)
         findings.accuracy.append(pool.accuracy())
         pools.append(pool)
+    if not any(pool.gated for pool in pools):
+        raise ReferenceInvalid(
+            f"at workload {rig.reference.workload} no value family says anything: the float64 oracle is not finite, or "
+            "one ulp of the inputs moves it by more than 1e-2"
+        )
     values.at(rig.reference.workload)(findings, pools)
 
 
@@ -103,9 +109,10 @@ def truth(reference: Reference, inputs: Sequence[torch.Tensor], source: torch.Ge
     """Computes what is right for these inputs."""
     oracle = reference.oracle_outputs(inputs)
     moved: list[list[Moved]] = []
+    ulp = max((torch.finfo(x.dtype).eps for x in inputs if x.is_floating_point()), default=None)
     for move in (partial(nudge, source=source), partial(nudge_rows, source=source), lift):
         others = reference.oracle_outputs([move(x) for x in inputs])
-        moved.append([Moved.between(a, b) for a, b in zip(oracle, others, strict=True)])
+        moved.append([replace(Moved.between(a, b), ulp=ulp) for a, b in zip(oracle, others, strict=True)])
         del others  # at the largest workloads there is room for two oracles, not for three
     return Truth(oracle, reference.torch_outputs(inputs), moved)
 
