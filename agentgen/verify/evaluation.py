@@ -93,8 +93,9 @@ class Evaluation:
         if timing:
             with self._stage("time"):
                 self._time(session)
-            median_us = self._races[0].median_us
-            instruments_agree(self._findings, instrumented_us, median_us, wall=judge.device == "cpu")
+            first, wall = self._races[0], judge.device == "cpu"
+            timed_us = first.median_us + (first.copy_us if wall else 0.0)
+            instruments_agree(self._findings, instrumented_us, timed_us, wall=wall)
         with self._stage("general"):
             self._neighbours = judge.neighbours(session, self._findings, timing=timing)
         if self._depth is Depth.CERTIFY:

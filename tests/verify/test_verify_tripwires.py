@@ -102,11 +102,11 @@ def test_kernels_run_as_long_under_instruments_as_when_timed() -> None:
     assert "128.0 us a call under instruments, 100.0 us when" in caught(agree, 128.0, 100.0, wall=False)
 
 
-def test_a_call_takes_at_most_twice_as_long_under_a_cpu_s_instruments() -> None:
+def test_a_call_takes_at_most_three_times_as_long_under_a_cpu_s_instruments() -> None:
     agree = tripwires.instruments_agree
-    assert looked(agree, 19e3, 9.5e3, wall=True).passed
+    assert looked(agree, 28e3, 9.5e3, wall=True).passed
     assert looked(agree, 40.0, 3.0, wall=True).passed, "the dispatcher's record takes 20 us an operator"
-    assert "does less when it is timed" in caught(agree, 21e3, 9.5e3, wall=True)
+    assert "does less when it is timed" in caught(agree, 30e3, 9.5e3, wall=True)
 
 
 def test_where_torch_is_below_the_floor_it_is_none() -> None:

@@ -19,8 +19,9 @@ SHARED_RATIO = 0.5
 ROUND_RATIO = 1.0
 BUSY_RATIO, BUSY_US = 0.25, 2.0
 """Power-limited kernels drift by 20% within a second (345-425 us seen), so instruments agree no better than this."""
-WALL_RATIO, WALL_US = 1.0, 500.0
-"""On a CPU the instruments run beside the kernel, on two cores that others use too."""
+WALL_RATIO, WALL_US = 2.0, 500.0
+"""On a CPU the instruments run beside the kernel, on two cores that others use too: an honest layernorm took 15.6 ms a
+call under them and 10.4 ms when timed, both with the copy of its output."""
 
 
 @check("clocks agree")
@@ -107,8 +108,8 @@ def above_floor(median_us: float, floor_us: float, torch_us: float) -> str | Not
 @check("instruments agree")
 def instruments_agree(instrumented_us: float | None, median_us: float, *, wall: bool) -> str | NotGated:
     """Catches a guest that does less when it is timed than under instruments: in the instrumented guest a call may not
-    take longer than a timed one by more than a quarter (GPU: time in which its kernels ran, by CUPTI) or than twice as
-    long (CPU: wall time by the judge).
+    take longer than a timed one by more than a quarter (GPU: time in which its kernels ran, by CUPTI) or three times as
+    long (CPU: wall time by the judge, the copies of outputs included on both sides).
 
     Does not catch: a difference within that, and native code that forges CUPTI's records.
     """
