@@ -69,13 +69,13 @@ class Named(Generic[P]):
     """A check as it is called: with the findings first, which take its evidence or its failure."""
 
     def __init__(self, name: str, look: Callable[P, str | NotGated], where: str = "") -> None:
-        self._name = name
+        self.name = name
         self._look = look
         self._where = where
 
     def at(self, where: str) -> Named[P]:
         """Returns the same check with a line of its own for a place: a workload."""
-        return Named(self._name, self._look, f": {where}")
+        return Named(self.name, self._look, f": {where}")
 
     def __call__(self, findings: Findings, *args: P.args, **kwargs: P.kwargs) -> None:
         """Looks.
@@ -83,7 +83,7 @@ class Named(Generic[P]):
         Raises:
             Rejected: as the check's own function.
         """
-        name = self._name + self._where
+        name = self.name + self._where
         try:
             seen = self._look(*args, **kwargs)
         except Rejected as rejected:
