@@ -44,6 +44,7 @@ class MailboxModel:
         try:
             _wait_for_rest(answer)
             asked = write_request(self.folder, request)
+            _wait_for_rest(answer)  # an answer may be on its way the moment the request is there
             reply = self._read(request, answer)
         except OSError as error:
             raise ModelUnavailable(f"the mailbox {self.folder} cannot be used: {error}") from error

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
+from agentgen.sandbox.kin import Kin, kin_of
 from agentgen.sandbox.wire import Channel, Message, close_all, pair
 
 LOG_BYTES = 16384
@@ -83,6 +84,7 @@ class ProcessSandbox:
         self._ready = False
         self._users: Counter[Path] = Counter()
         self._exits: dict[int, int] = {}
+        self._guests: set[int] = set()
 
     def wait_until_warm(self) -> None:
         """Waits until the zygote has imported everything."""
@@ -106,6 +108,7 @@ class ProcessSandbox:
             message = {"scratch": str(scratch), "limits": default_limits(self._device)}
             self._channel.send(message, (theirs.fileno(), log_write))
             pid = int(self._receive("forked", FORK_S))
+            self._guests.add(pid)
         except (ProtocolError, TimeoutError) as error:
             ours.close()
             os.close(log_read)
@@ -121,6 +124,10 @@ class ProcessSandbox:
         self._users[scratch] -= 1
         if not self._users[scratch]:
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def kin(self, pid: int) -> Kin:
+        """Returns what other processes a guest has."""
+        return kin_of(pid, self._process.pid, self._guests)
 
     def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None:
         """Returns how a guest ended, or None if it has not within `timeout_s`."""
@@ -201,6 +208,10 @@ class ProcessGuest:
     def resume(self) -> None:
         """SIGCONT to the group."""
         self._signal(signal.SIGCONT)
+
+    def kin(self) -> Kin:
+        """What other processes it has, in whatever session."""
+        return self._sandbox.kin(self.pid)
 
     def kill(self) -> None:
         """SIGKILL to the group; waits until the kernel has given everything back."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from agentgen.sandbox.kin import Kin
+
 
 class Guest(Protocol):
     """One process group that holds one candidate."""
@@ -44,6 +46,14 @@ class Guest(Protocol):
 
     def resume(self) -> None:
         """Lets them go on."""
+        ...
+
+    def kin(self) -> Kin:
+        """Returns what other processes it has.
+
+        Raises:
+            OSError: the guest is gone.
+        """
         ...
 
     def kill(self) -> None:

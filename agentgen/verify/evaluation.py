@@ -17,6 +17,7 @@ from agentgen.verify.checks.throttling import unthrottled, watching
 from agentgen.verify.checks.tripwires import instruments_agree
 from agentgen.verify.claims import shown
 from agentgen.verify.findings import Findings, Rejected
+from agentgen.verify.instrumented import Instrumented, audit
 from agentgen.verify.judge import Judge
 from agentgen.verify.numerics import loosest
 from agentgen.verify.session import Session
@@ -62,6 +63,7 @@ class Evaluation:
         self._sessions: list[Session] = []
         self._seconds: dict[Stage, float] = {}
         self._neighbours: tuple[Neighbour, ...] = ()
+        self._seen = Instrumented(None, {})
 
     def run(self, *, timing: bool) -> None:
         """Goes through the stages.
@@ -88,14 +90,14 @@ class Evaluation:
             return
         with self._stage("audit"):
             extra = self._open_session()
-            instrumented_us = judge.audit(extra, self._candidate, self._findings)
+            self._seen = audit(judge, extra, self._candidate, self._findings)
             extra.close()
         if timing:
             with self._stage("time"):
                 self._time(session)
             first, wall = self._races[0], judge.device == "cpu"
             timed_us = first.median_us + (first.copy_us if wall else 0.0)
-            instruments_agree(self._findings, instrumented_us, timed_us, wall=wall)
+            instruments_agree(self._findings, self._seen.call_us, timed_us, wall=wall)
         with self._stage("general"):
             self._neighbours = judge.neighbours(session, self._findings, timing=timing)
         if self._depth is Depth.CERTIFY:
@@ -148,7 +150,7 @@ class Evaluation:
             session.close()
 
     def _time(self, session: Session) -> None:
-        self._races.append(self._judge.race(session, self._findings))
+        self._races.append(self._judge.race(session, self._seen, self._findings))
         if self._judge.device != "cpu" and min(self._races[0].candidate_us) < SHORT_US:
             for _ in range(2):
                 self._race_again()
@@ -156,7 +158,7 @@ class Evaluation:
     def _race_again(self) -> None:
         extra = self._open_session()
         extra.construct(self._judge.main)
-        self._races.append(self._judge.race(extra, self._findings))
+        self._races.append(self._judge.race(extra, self._seen, self._findings))
         extra.close()
 
     def _certify(self, session: Session, *, timing: bool) -> None:

@@ -3,7 +3,6 @@ a candidate through them."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from statistics import median
 
@@ -17,26 +16,24 @@ from agentgen.records.run import Effort
 from agentgen.records.trial import Neighbour, Timing
 from agentgen.sandbox.process import ProcessSandbox
 from agentgen.sandbox.protocol import Sandbox
-from agentgen.verify import ceilings, roofline
+from agentgen.verify import ceilings, instrumented, roofline
 from agentgen.verify import machine as machines
 from agentgen.verify.baselines import Call, baselines
-from agentgen.verify.checks import native, neighbours, own_work, state, tripwires
+from agentgen.verify.checks import neighbours, state, tripwires
 from agentgen.verify.checks.audit import Audit
-from agentgen.verify.checks.kernels import own_kernels
 from agentgen.verify.checks.values import check_workload
 from agentgen.verify.clock import OwnGate, Page
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.inputs import described
+from agentgen.verify.instrumented import Instrumented
 from agentgen.verify.rig import Rig, build_rigs
 from agentgen.verify.session import Session
 from agentgen.verify.timing import Race, Stopwatch, race
 
+ROUNDS = 5
 INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.INTEGERS)
 """Triton's interpreter takes 0.1 s for what a GPU does in microseconds: three families on the small workloads."""
-LONGEST_RECORDED_S = 20.0
-RECORDED_S = 0.3
-"""Of calls under a CPU's sampler, which sees some 250 moments in a second of processor time."""
 
 
 class Judge:
@@ -139,9 +136,9 @@ class Judge:
         state.new_weights(findings, session, small, arithmetic)
         state.same_answer(findings, session, small if self.interprets(candidate) else self.main, arithmetic)
         if self.interprets(candidate):
-            self._habits(session, candidate, findings)
+            self.habits(session, candidate, findings)
 
-    def _habits(self, session: Session, candidate: Candidate, findings: Findings) -> None:
+    def habits(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         """What a candidate may answer with a crash and still be accepted: the last that its guest is asked."""
         small = self.smallest
         state.strided_inputs(findings, session, small, self.gates(candidate), self.problem.strided_inputs)
@@ -158,55 +155,18 @@ class Judge:
         gpu = self.problem.arithmetic
         return gpu if self.interprets(candidate) and gpu.on("cpu") is self.arithmetic else self.arithmetic
 
-    def audit(self, session: Session, candidate: Candidate, findings: Findings) -> float | None:
-        """Runs `main` in an instrumented guest: to see whose work the answer was, then on poisoned memory.
+    @property
+    def quickest_us(self) -> float:
+        """Of a call of the fastest baseline, before any guest existed."""
+        return min(self._quiet_us.values())
 
-        Returns:
-            Microseconds of a call under instruments: in which kernels ran, on a GPU (None: no CUPTI), by the wall
-            clock on a CPU.
-        """
-        rig, policy = self.main, self.problem.own_work
-        session.construct(rig)
-        rig.draw_weights()
-        session.set_weights(rig)
-        rig.draw_inputs(Family.NORMAL)
-        session.run(rig, 1)
-        start = time.perf_counter()
-        session.run(rig, 1)
-        first_s = time.perf_counter() - start
-        calls = self._recorded_calls(first_s)
-        audit = Audit(rig, self.arithmetic, calls, 1, findings)
-        audit.before()
-        start = time.perf_counter()
-        claim = session.run(rig, calls, record=True)
-        wall_us = 1e6 * (time.perf_counter() - start)
-        audit.after()
-        audit.judge()
-        own_work.dispatches_no_compute(findings, claim.dispatched, policy)
-        own_kernels(findings, claim.kernels, candidate.source, session.builds, policy)
-        if self.device == "cpu":
-            libraries = session.libraries()
-            native.borrows_no_symbols(findings, libraries, policy)
-            native.spends_time_in_own_code(findings, claim.samples or {}, libraries, claim.dispatched, policy)
-        # Last: from here on a CPU fills all memory that is allocated.
-        state.poisoned_memory(findings, session, rig, self.arithmetic)
-        if self.smallest is not rig:
-            session.construct(self.smallest)
-            session.set_weights(self.smallest)
-        self._habits(session, candidate, findings)
-        instrumented_us = wall_us if self.device == "cpu" else claim.busy_us
-        return None if instrumented_us is None else instrumented_us / calls
-
-    def _recorded_calls(self, call_s: float) -> int:
-        """Calls under instruments, of a candidate that takes `call_s` for one."""
-        if self.device != "cpu":
-            return self.main.sets
-        wanted = 1e6 * RECORDED_S / min(self._quiet_us.values())
-        return max(self.main.sets, int(min(wanted, LONGEST_RECORDED_S / call_s)))
-
-    def race(self, session: Session, findings: Findings) -> Race:
-        """Races a warm guest against the baselines at `main`."""
+    def race(self, session: Session, seen: Instrumented, findings: Findings) -> Race:
+        """Races a warm guest against the baselines at `main`, and looks at whose work it was then."""
+        before = session.kin()
         result = self.race_at(session, self.main, self._watch, self._baselines, self._quiet_us, findings)
+        tripwires.alone(findings, before, session.kin(), sum(window.seconds for window in result.windows))
+        if self.device == "cpu":
+            instrumented.whose_time(session, seen, result.windows, self.problem.own_work, findings)
         tripwires.undisturbed(findings, result.baselines_us, self._quiet_us, shared=self.device == "cpu")
         return result
 
@@ -239,9 +199,11 @@ class Judge:
         tripwires.ends_with_window(findings, [w.tail_s for w in result.windows], [w.seconds for w in result.windows])
         tripwires.above_floor(findings, result.median_us, self._floor_us(rig), min(quiet_us.values()))
         if not self._gate and calls > rig.sets:  # a GPU's instruments see one round, and their time must agree
-            rounds = [session.timed(rig, rig.sets, audit) for _ in range(3)]
+            rounds = [session.timed(rig, rig.sets, audit) for _ in range(ROUNDS)]
             round_us = [1e6 * one.seconds / rig.sets for one in rounds]
             tripwires.every_call(findings, round_us, median(gross) / calls, tripwires.COMMAND_US / rig.sets)
+            own_us = [1e6 * (one.claim.seconds or 0.0) / rig.sets for one in rounds]
+            tripwires.every_call(findings, own_us, median(guest_us) / calls, 0.0)
         return result
 
     def build_neighbours(self) -> None:

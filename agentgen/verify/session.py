@@ -15,6 +15,7 @@ from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import BuildReport, Outcome
+from agentgen.sandbox.kin import Kin
 from agentgen.sandbox.protocol import Guest
 from agentgen.verify import weights
 from agentgen.verify.checks.native import NativeLibrary, mapped_files, own_libraries
@@ -198,6 +199,13 @@ class Session:
             raise Rejected(Outcome.CRASHED, f"the guest was gone before its libraries were seen: {error}") from error
         self._command({"do": "ping"}, (), CALLS_S)  # of one that had ended nothing is mapped
         return found
+
+    def kin(self) -> Kin:
+        """Returns what other processes the guest has."""
+        try:
+            return self.guest.kin()
+        except OSError as error:
+            raise Rejected(Outcome.CRASHED, f"the guest was gone before its processes were seen: {error}") from error
 
     def wake(self) -> None:
         """Lets a paused guest go on, and waits until it answers."""

@@ -12,6 +12,7 @@ from typing import Any
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.sandbox.guest.serve import serve
+from agentgen.sandbox.kin import Kin
 from agentgen.sandbox.wire import Channel, pair
 from agentgen.verify.reference import load
 from agentgen.verify.rig import Rig
@@ -71,6 +72,9 @@ class GuestHere:
     def pause(self) -> None: ...
 
     def resume(self) -> None: ...
+
+    def kin(self) -> Kin:
+        return Kin()
 
     def kill(self) -> None:
         self._channel.close()

@@ -13,11 +13,17 @@ import tempfile
 from collections.abc import Mapping
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
     """Has the kernel send this process signal `number` when the thread that started it ends, however that happens."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of whatever its descendants leave behind, also in sessions of their own."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def apply(limits: Mapping[str, int]) -> None:

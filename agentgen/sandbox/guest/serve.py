@@ -50,6 +50,7 @@ class Guest:
         self._finish: Callable[[], float] | None = None
         self._armed: Callable[[], Callable[[], float]] | None = None
         self._after = ExitStack()
+        self._samples: dict[str, int] | None = None
         self._held: list[tuple[window.Tensors, window.Tensors]] = []
 
     def load(self, message: Message, fds: list[int]) -> Answer:
@@ -139,6 +140,7 @@ class Guest:
             )
             self._after = ExitStack()
             self._after.enter_context(unchanged(inputs, self._device))
+            self._samples = self._after.enter_context(sampler.sampling(True))
             return {"queued": True}
         with unchanged(inputs, self._device), instruments.recording(message["record"], self._device) as seen:
             self._finish = window.run_window(model, inputs, outputs, message["calls"], shot, keep, message["layouts"])
@@ -155,9 +157,10 @@ class Guest:
         return {}
 
     def finish(self, _: Message, __: list[int]) -> Answer:
-        """Waits for the device; answers with this process's own clock."""
+        """Waits for the device; answers with this process's own clock; of a CPU's window also where its time went."""
         self._after.close()
-        return {"seconds": self._finish() if self._finish else None}
+        samples, self._samples = self._samples, None
+        return {"seconds": self._finish() if self._finish else None, "samples": samples}
 
     def collect(self, _: Message, __: list[int]) -> Answer:
         """Copies the outputs that a window held to where they belong, and lets go of them."""

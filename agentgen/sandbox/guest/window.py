@@ -120,6 +120,7 @@ def _calls(
     keep: Keep,
     layouts: Layouts | None,
 ) -> None:
+    ours = frozenset(y.data_ptr() for row in outputs for y in row if y.numel())
     with torch.no_grad():
         for i in range(calls):
             answer = call(*inputs[i % len(inputs)])
@@ -127,6 +128,8 @@ def _calls(
             sources = _as_tensors(answer, len(targets))
             for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
                 _require_like(source, target)
+                if source.data_ptr() in ours:  # found in a frame of ours: it would spare itself the copy
+                    raise WrongOutput("state", "returned the buffer that its output is to be copied to")
                 if layouts is not None:
                     _require_layout(source, layouts[place])
             keep(sources, targets)

@@ -20,9 +20,11 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Collection, Iterator
 
 from agentgen.errors import PeerClosed
 from agentgen.sandbox.guest import limits
+from agentgen.sandbox.kin import children
 from agentgen.sandbox.wire import Channel, Message
 
 
@@ -34,6 +36,7 @@ def main() -> None:
     parser.add_argument("--arch")
     arguments = parser.parse_args()
     limits.die_with_parent(signal.SIGTERM)  # not SIGKILL: children of guests would outlive us
+    limits.adopt_orphans()
     channel = Channel(socket.socket(fileno=arguments.channel))
     _warm_up(arguments.device, arguments.arch)
     Zygote(channel, arguments.device, arguments.arch).run()
@@ -92,14 +95,16 @@ class Zygote:
         finally:
             for pid in self._guests:
                 _kill_group(pid)
+            _kill_orphans(self._guests)
 
     def _reap(self) -> None:
-        for pid in tuple(self._guests):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                self._guests.discard(pid)
-                _kill_group(pid)  # what it left behind in its group
-                self._channel.send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
+        for pid, status in _ended():
+            if pid not in self._guests:
+                continue  # an orphan of a guest
+            self._guests.discard(pid)
+            _kill_group(pid)  # what it left behind in its group
+            _kill_orphans(self._guests)  # and what had left the group, adopted by this process
+            self._channel.send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
 
     def _fork(self, message: Message, fds: list[int]) -> None:
         guest_socket, log = fds
@@ -148,6 +153,23 @@ def _become_guest(message: Message, guest_socket: int, log: int, zygote: int, de
 
 def _wake(_: int, __: object) -> None:
     """A handler must exist for the wake-up descriptor to be written."""
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    """Yields children that have ended, with their status."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            yield pid, status
+
+
+def _kill_orphans(guests: Collection[int]) -> None:
+    for child in children(os.getpid()):
+        if child not in guests:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
 
 
 def _kill_group(pid: int) -> None:

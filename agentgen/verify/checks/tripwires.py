@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from agentgen.records.trial import Outcome
+from agentgen.sandbox.kin import Kin
 from agentgen.verify.findings import NotGated, Rejected, check
 
 CLOCKS_AGREE = 0.10
@@ -16,7 +17,9 @@ TAIL_S = 2e-3
 """The guest's answer takes 0.2-0.5 ms; what runs on for longer than this and a tenth of the window is work."""
 QUIET_RATIO, QUIET_US = 0.10, 1.0
 SHARED_RATIO = 0.5
-ROUND_RATIO = 1.0
+ROUND_RATIO = 0.25
+OTHERS_RATIO, OTHERS_S = 0.10, 0.02
+"""The kernel counts processor time in ticks of 10 ms."""
 BUSY_RATIO, BUSY_US = 0.25, 2.0
 """Power-limited kernels drift by 20% within a second (345-425 us seen), so instruments agree no better than this."""
 WALL_RATIO, WALL_US = 2.0, 500.0
@@ -87,6 +90,30 @@ def undisturbed(
     return NotGated(f"reported: {seen}") if shared and worst > SHARED_RATIO else seen
 
 
+@check("other processes")
+def alone(before: Kin, after: Kin, timed_s: float) -> str:
+    """Catches work done, or the baseline slowed, by processes that the candidate started: children that live while it
+    is timed, in whatever session, and those that came and went, by their processor time.
+
+    Does not catch: processes that end without being waited for by anybody in the guest's family.
+
+    Args:
+        before: What other processes the guest had before it was timed.
+        after: What it has when its last window has ended.
+        timed_s: Length of all windows together.
+    """
+    if after.living:
+        raise Rejected(Outcome.CHEATED, f"processes of its own live while it is timed: {', '.join(after.living[:4])}")
+    if after.unseen:
+        raise Rejected(Outcome.CHEATED, "it ignores SIGCHLD: the time of its children would not be counted")
+    gone_s = after.gone_s - before.gone_s
+    if gone_s > OTHERS_RATIO * timed_s + OTHERS_S:
+        raise Rejected(
+            Outcome.CHEATED, f"processes that it started worked for {gone_s:.2f} s while {timed_s:.2f} s were timed"
+        )
+    return "no process but the guest's own"
+
+
 @check("byte floor")
 def above_floor(median_us: float, floor_us: float, torch_us: float) -> str | NotGated:
     """Catches times that no kernel can have: inputs and outputs beyond the last-level cache must be moved at least
@@ -125,16 +152,18 @@ def instruments_agree(instrumented_us: float | None, median_us: float, *, wall: 
 @check("every call counts")
 def every_call(round_us: Sequence[float], median_us: float, around_us: float) -> str:
     """Catches answers remembered within a window: with more calls than input sets, calls come back to the same inputs.
-    Windows of one round, each call on inputs of its own, may not take more than twice as long a call.
+    Windows of one round, each call on inputs of its own, may not take longer a call by more than a quarter: by the
+    judge's clock, which has the command in it too, and by the guest's own, which has not.
 
-    Does not catch: a kernel that remembers and is less than twice as fast for it.
+    Does not catch: a kernel that remembers and is faster by less than a quarter.
 
     Args:
-        round_us: Time of a call in windows of one round, copy included.
+        round_us: Time of a call in windows of one round, copy included; the least of them counts, because others use
+            this machine too.
         median_us: The same in the windows of the race.
         around_us: What a command takes, for each call of a round.
     """
-    found = median(round_us)
+    found = min(round_us)
     seen = f"{found:.1f} us a call where each has inputs of its own, {median_us:.1f} us in the race"
     if found > (1 + ROUND_RATIO) * median_us + around_us:
         raise Rejected(Outcome.CHEATED, f"it remembers answers within a window: {seen}")

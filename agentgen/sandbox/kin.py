@@ -1,0 +1,98 @@
+"""What other processes a guest has: those that live, and the processor time of those that are gone.
+
+Read from `/proc`, which the kernel writes. A guest's zygote adopts what the guest's descendants leave behind, so
+nothing gets away by starting a session of its own.
+
+Not covered: processes that a guest did not start (by a daemon of the system, over the network).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_PPID, _CHILDREN_USER, _CHILDREN_SYSTEM = 1, 13, 14
+"""Places in `/proc/<pid>/stat` (proc(5)) after the name, which is in parentheses and may hold anything."""
+
+
+@dataclass(frozen=True)
+class Kin:
+    """The other processes of a guest, at one moment."""
+
+    living: tuple[str, ...] = ()
+    """Their names and ids."""
+    gone_s: float = 0.0
+    """Processor time of those that ended and were waited for, since the guest's zygote began."""
+    unseen: bool = False
+    """Whether the guest ignores SIGCHLD: the kernel adds up no time of its children then."""
+
+
+def kin_of(guest: int, zygote: int, others: Collection[int]) -> Kin:
+    """Looks round once, in some milliseconds.
+
+    Args:
+        guest: Process id of a guest.
+        zygote: Of the process that forked it and adopts orphans.
+        others: Of the other guests, whose families are not looked at.
+
+    Raises:
+        OSError: guest or zygote is gone.
+    """
+    families: dict[int, list[int]] = defaultdict(list)
+    for pid in _processes():
+        if (parent := _parent(pid)) is not None:
+            families[parent].append(pid)
+    living: list[int] = []
+    ahead = [*families[guest], *(pid for pid in families[zygote] if pid != guest and pid not in others)]
+    while ahead:
+        pid = ahead.pop()
+        living.append(pid)
+        ahead += families[pid]
+    names = tuple(f"{_name(pid)} ({pid})" for pid in sorted(living))
+    return Kin(names, _children_s(guest) + _children_s(zygote), _ignores_children(guest))
+
+
+def children(pid: int) -> list[int]:
+    """Returns the living children of a process."""
+    return [other for other in _processes() if _parent(other) == pid]
+
+
+def _processes() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def _fields(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
+
+
+def _parent(pid: int) -> int | None:
+    """Returns a process's parent; None for one that is gone or only waits to be reaped."""
+    try:
+        fields = _fields(pid)
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[_PPID])
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return "gone"
+
+
+def _children_s(pid: int) -> float:
+    fields = _fields(pid)
+    return (int(fields[_CHILDREN_USER]) + int(fields[_CHILDREN_SYSTEM])) / _CLOCK_TICKS
+
+
+def _ignores_children(pid: int) -> bool:
+    for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+        if line.startswith("SigIgn:"):
+            return bool(int(line.split()[1], 16) >> (signal.SIGCHLD - 1) & 1)
+    return False

@@ -1,0 +1,1 @@
+"""Evaluations: datasets of cases, what is asserted of each, rates over all of them."""

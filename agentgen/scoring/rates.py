@@ -1,0 +1,38 @@
+"""Rates with their n and their interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import comb
+
+
+@dataclass(frozen=True)
+class Rate:
+    """So many of so many."""
+
+    count: int
+    of: int
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Returns the exact interval of Clopper and Pearson (Biometrika 26, 1934): the rates under which a count as
+        large, and as small, is no rarer than (1 - level) / 2. Of nothing, (0, 1)."""
+        tail = (1 - level) / 2
+        low = 0.0 if self.count == 0 else _root(lambda p: self._at_least(p) - tail)
+        high = 1.0 if self.count == self.of else _root(lambda p: tail - self._at_most(p))
+        return low, high
+
+    def _at_most(self, p: float) -> float:
+        return sum(comb(self.of, k) * p**k * (1 - p) ** (self.of - k) for k in range(self.count + 1))
+
+    def _at_least(self, p: float) -> float:
+        return 1 - Rate(self.count - 1, self.of)._at_most(p)
+
+
+def _root(rising: Callable[[float], float]) -> float:
+    """Returns where a rising function of [0, 1] is zero, to 1e-12."""
+    low, high = 0.0, 1.0
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return high
