@@ -52,7 +52,7 @@ class Verdict(Record):
             outcome=trial.outcome,
             by=tuple({**whole, **failed}),
             reasons=trial.reasons,
-            seconds=dict(trial.seconds),
+            seconds={str(stage): spent for stage, spent in trial.seconds.items()},
             median_us=trial.timing.median_us if trial.timing else None,
             speedup=trial.speedup.ratio if trial.speedup else None,
         )

@@ -83,7 +83,9 @@ def dataset(folder: Path, *lines: tuple[str, str, str], problem: str = "square")
 
 
 def report_of(path: Path, opened: Opened | None = None) -> batch.Report:
-    return batch.judge_all(cases.load(path), path.parent, opened or Opened(), lambda *_: None)
+    def ignore(_subject: cases.Subject, _verdict: cases.Verdict) -> None: ...
+
+    return batch.judge_all(cases.load(path), path.parent, opened or Opened(), ignore)
 
 
 def rates(report: batch.Report) -> dict[str, tuple[int, int]]:

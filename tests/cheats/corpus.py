@@ -1,0 +1,93 @@
+"""The dataset of the judge's evaluation, as tests read it, and judges in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mutants import without
+
+from agentgen.records.candidate import Candidate
+from agentgen.records.problem import DeviceType
+from agentgen.records.run import Effort
+from agentgen.records.trial import Depth, Trial
+from agentgen.sandbox.process import BOTH_SIDES
+from agentgen.scoring.cases import KernelCase, Verdict, language_of, load, on_device
+from agentgen.store import catalog
+from agentgen.verify.evaluation import evaluate
+from agentgen.verify.judge import Judge
+
+ROOT = Path(__file__).parents[2]
+DATASET = ROOT / "evals" / "judge.yaml"
+
+
+def corpus(device: DeviceType, *, honest: bool) -> list[KernelCase]:
+    """Returns the cases that a device can decide, those of one problem together."""
+    cases = on_device(load(DATASET), device).cases
+    return [case for case in cases if case.expected_output and case.expected_output.accepted is honest]
+
+
+def parameters(cases: Collection[KernelCase]) -> list[object]:
+    """Returns cases for `parametrize`."""
+    return [pytest.param(case, id=str(case.name)) for case in cases]
+
+
+def file_of(path: Path) -> Path:
+    """Returns a path of the dataset, resolved."""
+    return (DATASET.parent / path).resolve()
+
+
+def open_judge(problem: Path, device: str) -> Judge:
+    """Returns a judge in this process; the caller closes it."""
+    found = catalog.load(str(file_of(problem)), ROOT / "problems")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in BOTH_SIDES.items():
+            patch.setenv(name, value)
+        return Judge(found, device, found.arithmetic.on("cpu" if device == "cpu" else "cuda"), Effort.QUICK)
+
+
+def verdict(judge: Judge, case: KernelCase, off: Collection[str], depth: Depth = Depth.JUDGE) -> Verdict:
+    """Returns what a judge without some of its checks says of a case."""
+    source = file_of(case.inputs.kernel).read_text()
+    candidate = Candidate(source=source, language=language_of(case.inputs))
+    with without(off):
+        return Verdict.of(trial(judge, candidate, depth))
+
+
+def trial(judge: Judge, candidate: Candidate, depth: Depth) -> Trial:
+    """Returns a trial with timing."""
+    return evaluate(judge, candidate, lambda _: None, timing=True, depth=depth)
+
+
+class Bank:
+    """One open judge at a time."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._problem: Path | None = None
+        self._judge: Judge | None = None
+
+    def of(self, case: KernelCase) -> Judge:
+        """Returns the judge of a case's problem."""
+        if self._judge is None or self._problem != case.inputs.problem:
+            self.close()
+            self._judge, self._problem = open_judge(case.inputs.problem, self._device), case.inputs.problem
+        return self._judge
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._judge:
+            self._judge.close()
+        self._judge = None
+
+
+@contextmanager
+def bank(device: str) -> Generator[Bank]:
+    """Yields judges, and ends the last."""
+    one = Bank(device)
+    try:
+        yield one
+    finally:
+        one.close()
