@@ -192,7 +192,7 @@ class Judge:
             call_us = 1e6 * first.seconds / calls
             calls = watch.schedule.calls(call_us)
         audit = Audit(rig, self.arithmetic, calls, every, findings)
-        result = race(watch, session, raced, quiet_us, call_us, audit)
+        result = race(watch, session, raced, quiet_us, call_us, audit, strange=rig is self.main)
         gross = [1e6 * window.seconds for window in result.windows]
         guest_us = [1e6 * (window.claim.seconds or 0.0) for window in result.windows]
         tripwires.clocks_agree(findings, guest_us, gross, 0.0 if self._gate else tripwires.COMMAND_US)

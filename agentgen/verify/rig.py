@@ -123,12 +123,15 @@ class Rig:
     def draw_inputs(self, family: Family, sets: int | None = None) -> None:
         """Draws fresh inputs for the first `sets` sets (default: all)."""
         for k in range(sets or self.sets):
-            self.private[k] = []  # before, not after: there may be no room for both
-            drawn = drawing.draw(self.reference.get_inputs, self._device, family, self.source)
-            self.private[k] = drawn.tensors
-            self.free = drawn.free
-            for x, seen in zip(drawn.tensors, self.inputs[k], strict=True):
-                seen.copy_(x)
+            self.draw_set(k, family)
+
+    def draw_set(self, which: int, family: Family) -> None:
+        """Draws fresh inputs for one set."""
+        self.private[which] = []  # before, not after: there may be no room for both
+        drawn = drawing.draw(self.reference.get_inputs, self._device, family, self.source)
+        self.private[which] = drawn.tensors
+        self.free = drawn.free
+        self.show_inputs(which)
 
     def show_inputs(self, which: int) -> None:
         """Puts the private inputs `which` where a guest sees them."""

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from agentgen.sandbox.guest.window import copy_bytes, run_window
 from agentgen.verify.baselines import Call
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.clock import OwnGate
+from agentgen.verify.draws import Family
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session, Timed
 from agentgen.verify.stats import median_interval, quartiles
@@ -29,6 +31,7 @@ from agentgen.verify.stats import median_interval, quartiles
 MARGIN_RATIO = 0.01
 MARGIN_US = 0.4
 COPY_EVERY = 3
+STRANGE = (Family.UNIFORM, Family.SHIFTED, Family.LARGE, Family.ROWS, Family.SPARSE, Family.SORTED)
 SHORT_US = 10.0
 """Below this a process's own constant (0.3 us) shows: three fresh guests are measured."""
 
@@ -144,6 +147,7 @@ def race(
     expected_us: Mapping[str, float],
     call_us: float,
     audit: Audit,
+    strange: bool = False,
 ) -> Race:
     """Runs the alternating windows. Each side's are of its own number of calls, so that a window of the faster side is
     no shorter: of one call of 20 us the gate's own 4 us would be a fifth.
@@ -154,6 +158,7 @@ def race(
         baselines: By name, and `expected_us` of a call of each.
         call_us: Time of a call of the candidate.
         audit: Rewrites the inputs of each of the candidate's windows, and looks at outputs.
+        strange: Whether the candidate makes windows more, on inputs of other value families; nobody's time.
 
     Raises:
         Rejected: what the audit finds.
@@ -166,9 +171,15 @@ def race(
     copies = [watch.seconds(copy, calls)]
     windows: list[Timed] = []
     raced: dict[str, list[float]] = {name: [] for name in baselines}
-    for pair in range(watch.schedule.pairs_of(pair_us)):
+    pairs = watch.schedule.pairs_of(pair_us)
+    odd = _strange_windows(pairs, min(calls, watch.rig.sets)) if strange else {}
+    for pair in range(pairs):
         if on_cpu:
             session.wake()
+        if pair in odd:
+            audit.strange = odd[pair]
+            session.timed(watch.rig, calls, audit)
+            audit.judge()
         windows.append(session.timed(watch.rig, calls, audit))
         if on_cpu:
             session.guest.pause()  # a CPU guest cannot slow the baseline's windows
@@ -189,6 +200,15 @@ def race(
         copy_us,
         tuple(windows),
     )
+
+
+def _strange_windows(pairs: int, calls: int) -> dict[int, tuple[Family, ...]]:
+    """Returns before which pairs a window is made that is nobody's time, and of which families its first calls are."""
+    families = list(STRANGE)
+    random = secrets.SystemRandom()
+    random.shuffle(families)
+    groups = [tuple(families[i : i + calls]) for i in range(0, len(families), calls)]
+    return dict(zip(random.sample(range(pairs), min(pairs, len(groups))), groups, strict=False))
 
 
 def summarise(races: list[Race], clock: Clock) -> tuple[Timing, tuple[Speedup, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentgen.records.trial import Check, Outcome
+from agentgen.sandbox.kin import Kin
 from agentgen.verify.checks import tripwires
 from agentgen.verify.findings import Findings, Named, Rejected
 
@@ -121,5 +122,25 @@ def test_a_slowed_baseline_of_a_shared_machine_is_reported() -> None:
 
 
 def test_a_round_of_calls_takes_as_long_a_call_as_a_race() -> None:
-    assert looked(tripwires.every_call, [110.0, 95.0, 300.0], 100.0, 5.0).passed
-    assert "remembers answers within a window" in caught(tripwires.every_call, [250.0, 210.0, 190.0], 100.0, 5.0)
+    assert looked(tripwires.every_call, [110.0, 120.0, 300.0], 100.0, 5.0).passed
+    assert "remembers answers within a window" in caught(tripwires.every_call, [250.0, 210.0, 135.0], 100.0, 5.0)
+
+
+def test_one_quiet_round_is_enough_on_a_machine_that_others_use() -> None:
+    assert looked(tripwires.every_call, [100.0, 900.0, 900.0], 100.0, 5.0).passed
+
+
+def test_a_guest_that_is_alone() -> None:
+    assert looked(tripwires.alone, Kin(gone_s=3.0), Kin(gone_s=3.05), 1.0).passed
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (Kin(living=("python (77)",)), "python (77)"),
+        (Kin(gone_s=0.2), "0.20 s while 1.00 s were timed"),
+        (Kin(unseen=True), "ignores SIGCHLD"),
+    ],
+)
+def test_a_guest_that_others_work_for(after: Kin, said: str) -> None:
+    assert said in caught(tripwires.alone, Kin(), after, 1.0)
