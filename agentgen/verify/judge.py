@@ -31,7 +31,7 @@ from agentgen.verify.rig import Rig, build_rigs
 from agentgen.verify.session import Session
 from agentgen.verify.timing import Race, Stopwatch, race
 
-ROUNDS = 5
+ROUNDS, MOST_ROUNDS = 3, 25
 INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.INTEGERS)
 """Triton's interpreter takes 0.1 s for what a GPU does in microseconds: three families on the small workloads."""
 
@@ -199,12 +199,27 @@ class Judge:
         tripwires.ends_with_window(findings, [w.tail_s for w in result.windows], [w.seconds for w in result.windows])
         tripwires.above_floor(findings, result.median_us, self._floor_us(rig), min(quiet_us.values()))
         if not self._gate and calls > rig.sets:  # a GPU's instruments see one round, and their time must agree
-            rounds = [session.timed(rig, rig.sets, audit) for _ in range(ROUNDS)]
-            round_us = [1e6 * one.seconds / rig.sets for one in rounds]
-            tripwires.every_call(findings, round_us, median(gross) / calls, tripwires.COMMAND_US / rig.sets)
-            own_us = [1e6 * (one.claim.seconds or 0.0) / rig.sets for one in rounds]
-            tripwires.every_call(findings, own_us, median(guest_us) / calls, 0.0)
+            self._rounds(session, rig, audit, median(gross) / calls, median(guest_us) / calls, findings)
         return result
+
+    @staticmethod
+    def _rounds(
+        session: Session, rig: Rig, audit: Audit, median_us: float, guest_us: float, findings: Findings
+    ) -> None:
+        """Times windows of one round of calls, more of them where a machine that others use too delays them."""
+        round_us: list[float] = []
+        own_us: list[float] = []
+        around_us = tripwires.COMMAND_US / rig.sets
+        while len(round_us) < MOST_ROUNDS:
+            one = session.timed(rig, rig.sets, audit)
+            audit.judge()
+            round_us.append(1e6 * one.seconds / rig.sets)
+            own_us.append(1e6 * (one.claim.seconds or 0.0) / rig.sets)
+            quick = not (tripwires.longer(round_us, median_us, around_us) or tripwires.longer(own_us, guest_us, 0.0))
+            if len(round_us) >= ROUNDS and quick:
+                break
+        tripwires.every_call(findings, round_us, median_us, around_us)
+        tripwires.every_call(findings, own_us, guest_us, 0.0)
 
     def build_neighbours(self) -> None:
         """Builds the neighbouring shapes, once, while no guest is there to take memory or time from them."""

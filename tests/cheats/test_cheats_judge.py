@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from corpus import Bank, bank, corpus, parameters, verdict
 
-from agentgen.scoring.cases import KernelCase, load
-from corpus import DATASET, ROOT
+from agentgen.scoring.cases import KernelCase
 
 CHEATS = corpus("cpu", honest=False)
 

@@ -64,7 +64,8 @@ EVERYTHING = [
     *STATE,
     *("values while timed", "own work: dispatcher", "own kernels"),
     *("own work: native symbols", "own work: processor time", "poisoned memory", *HABITS),
-    *("clocks agree", "work ends with the window", "byte floor", "every call counts", "baseline undisturbed"),
+    *("clocks agree", "work ends with the window", "byte floor", "every call counts", "other processes"),
+    *("own work: native symbols: timed", "own work: processor time: timed", "baseline undisturbed"),
     *("instruments agree", "neighbouring shapes"),
 ]
 SCRATCH = edited_kernel(
@@ -165,7 +166,7 @@ def test_what_was_looked_at_is_in_the_trial(honest: Trial) -> None:
     names = [check.name for check in honest.checks]
     assert names == EVERYTHING
     unsure = {check.name for check in honest.checks if check.passed is None}
-    assert unsure == {
+    assert unsure - {"baseline undisturbed"} == {  # reported where others use this machine as well
         "strided inputs",
         "own kernels",
         "work ends with the window",

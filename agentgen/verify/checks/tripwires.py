@@ -149,6 +149,11 @@ def instruments_agree(instrumented_us: float | None, median_us: float, *, wall: 
     return f"{'it took' if wall else 'its kernels ran for'} {seen}"
 
 
+def longer(round_us: Sequence[float], median_us: float, around_us: float) -> bool:
+    """Whether a call takes longer where each has inputs of its own, even in the quickest round."""
+    return min(round_us) > (1 + ROUND_RATIO) * median_us + around_us
+
+
 @check("every call counts")
 def every_call(round_us: Sequence[float], median_us: float, around_us: float) -> str:
     """Catches answers remembered within a window: with more calls than input sets, calls come back to the same inputs.
@@ -165,6 +170,6 @@ def every_call(round_us: Sequence[float], median_us: float, around_us: float) ->
     """
     found = min(round_us)
     seen = f"{found:.1f} us a call where each has inputs of its own, {median_us:.1f} us in the race"
-    if found > (1 + ROUND_RATIO) * median_us + around_us:
+    if longer(round_us, median_us, around_us):
         raise Rejected(Outcome.CHEATED, f"it remembers answers within a window: {seen}")
     return seen
