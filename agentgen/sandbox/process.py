@@ -23,6 +23,7 @@ from typing import Any
 
 from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
 from agentgen.sandbox.kin import Kin, kin_of
+from agentgen.sandbox.perf import Perf
 from agentgen.sandbox.wire import Channel, Message, close_all, pair
 
 LOG_BYTES = 16384
@@ -177,6 +178,7 @@ class ProcessGuest:
         self._killed = False
         self._hung_up = False
         self._tail = bytearray()
+        self._perf = _perf(pid)  # before it has threads or children: they are sampled too
         self._reader = threading.Thread(target=self._drain, args=(log,), daemon=True)
         self._reader.start()
 
@@ -213,6 +215,10 @@ class ProcessGuest:
         """What other processes it has, in whatever session."""
         return self._sandbox.kin(self.pid)
 
+    def samples(self) -> Counter[str] | None:
+        """Where its processor time went, if the kernel lets us see that."""
+        return self._perf.take() if self._perf else None
+
     def kill(self) -> None:
         """SIGKILL to the group; waits until the kernel has given everything back."""
         if self._killed:
@@ -224,6 +230,8 @@ class ProcessGuest:
             if self._status is None:
                 self._sandbox.exit_status(self.pid, timeout_s=10)
         finally:
+            if self._perf:
+                self._perf.close()
             self._channel.close()
             self._reader.join(1)
             self._sandbox.leave(self.scratch)
@@ -249,6 +257,13 @@ class ProcessGuest:
             while chunk := pipe.read(65536):
                 self._tail += chunk
                 del self._tail[:-LOG_BYTES]
+
+
+def _perf(pid: int) -> Perf | None:
+    try:
+        return Perf(pid)
+    except OSError:
+        return None
 
 
 def environment(folder: Path, *, interpret: bool = False, preload: Path | None = None) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -54,6 +55,11 @@ class Guest(Protocol):
         Raises:
             OSError: the guest is gone.
         """
+        ...
+
+    def samples(self) -> Counter[str] | None:
+        """Returns where its processor time went since the last call: samples by file of the running code, by the word
+        of the kernel. None where it gives none."""
         ...
 
     def kill(self) -> None:

@@ -34,7 +34,8 @@ class Verdict(Record):
     accepted: bool
     outcome: Outcome | None = None
     by: tuple[str, ...] = ()
-    """Checks that failed; of an expected verdict, those of which one is to fail. Empty: any, or none by name."""
+    """Checks that failed, in full ("values: main"); of an expected verdict, those of which one is to fail, wherever
+    ("values"). Empty: any, or none by name."""
     reasons: tuple[str, ...] = ()
     seconds: Mapping[str, float] = {}
     """By stage."""
@@ -42,15 +43,18 @@ class Verdict(Record):
     speedup: float | None = None
     """Against the best baseline raced; None where it was not timed."""
 
+    def caused_by(self, expected: Verdict) -> bool:
+        """Whether the refusal is the one that was expected."""
+        named = [found for found in self.by for name in expected.by if found == name or found.startswith(f"{name}: ")]
+        return (bool(named) or not expected.by) and expected.outcome in (None, self.outcome)
+
     @classmethod
     def of(cls, trial: Trial) -> Verdict:
         """Returns the verdict of a trial."""
-        failed = dict.fromkeys(check.name.partition(":")[0] for check in trial.checks if check.passed is False)
-        whole = dict.fromkeys(check.name for check in trial.checks if check.passed is False)
         return cls(
             accepted=trial.accepted,
             outcome=trial.outcome,
-            by=tuple({**whole, **failed}),
+            by=tuple(check.name for check in trial.checks if check.passed is False),
             reasons=trial.reasons,
             seconds={str(stage): spent for stage, spent in trial.seconds.items()},
             median_us=trial.timing.median_us if trial.timing else None,

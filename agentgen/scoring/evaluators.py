@@ -37,10 +37,7 @@ class Cause(Evaluator[Any, Any, Any]):
     def evaluate(self, ctx: EvaluatorContext[Any, Any, Any]) -> EvaluationReason:
         """Says which checks failed."""
         found, wanted = ctx.output, _due(ctx)
-        by = set(wanted.by)
-        right = not by or bool(by & set(found.by)) or "screen" in found.by
-        if wanted.outcome and "screen" not in found.by:
-            right = right and found.outcome is wanted.outcome
+        right = found.accepted or found.caused_by(wanted) or "screen" in found.by
         return EvaluationReason(right, f"by {', '.join(found.by) or found.outcome.value}")
 
 

@@ -75,6 +75,8 @@ class StateClaim(_Claim):
     shape: Annotated[list[Count], Field(max_length=16)]
     dtype: Name
     digest: Name
+    persistent: bool = True
+    """Whether it is in the state dict."""
 
 
 class KernelClaim(_Claim):
@@ -96,6 +98,7 @@ class Claim(_Claim):
     seconds: Amount | None = None
     queued: bool = False
     dispatched: Annotated[dict[Shown, Count], Field(max_length=MAX_ENTRIES)] = {}
+    returned: Annotated[dict[Shown, Count], Field(max_length=MAX_ENTRIES)] = {}
     samples: Annotated[dict[Shown, Count], Field(max_length=MAX_ENTRIES)] | None = None
     kernels: Annotated[list[KernelClaim], Field(max_length=MAX_ENTRIES)] | None = None
     busy_us: Amount | None = None

@@ -7,7 +7,7 @@ or compute in too few bits. The families look where such kernels differ.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -47,6 +47,12 @@ class Family(StrEnum):
     """One value in ten is not zero."""
     SORTED = "sorted"
     """Ascending along the last dimension."""
+    OUTLIERS = "outliers"
+    """Every second row is zero, the others are as declared, and a few values anywhere are a thousand times as large: a
+    sample of a row, or its first value, says nothing of it."""
+    APART = "scales apart"
+    """The first input times 1e-6, the second times 1e4, and so on."""
+    APART_TOO = "scales apart, the other way"
 
 
 def generator(device: torch.device) -> torch.Generator:
@@ -54,7 +60,7 @@ def generator(device: torch.device) -> torch.Generator:
     return torch.Generator(device).manual_seed(secrets.randbits(63))
 
 
-def fill(x: torch.Tensor, declared: Distribution, family: Family, source: torch.Generator) -> None:
+def fill(x: torch.Tensor, declared: Distribution, family: Family, source: torch.Generator, place: int = 0) -> None:
     """Fills one input in place.
 
     Args:
@@ -62,9 +68,14 @@ def fill(x: torch.Tensor, declared: Distribution, family: Family, source: torch.
         declared: Its distribution in the reference.
         family: The value family.
         source: Generator on x's device.
+        place: Which of the inputs it is.
     """
     if not x.is_floating_point():
         x.random_(int(declared.low), int(declared.high), generator=source)
+        return
+    if family in (Family.APART, Family.APART_TOO):
+        _declared(x, declared, source)
+        x.mul_(SCALES[(place + (family is Family.APART_TOO)) % 2])
         return
     _FILLS[family](x, declared, source)
 
@@ -99,6 +110,19 @@ def _sorted(x: torch.Tensor, declared: Distribution, source: torch.Generator) ->
         part.copy_(part.sort(dim=-1).values)
 
 
+def _outliers(x: torch.Tensor, declared: Distribution, source: torch.Generator) -> None:
+    _declared(x, declared, source)
+    if not x.numel():
+        return
+    rows = x.view(-1, x.shape[-1] if x.dim() else 1)
+    rows[int(torch.randint(2, (1,), generator=source, device=x.device)) :: 2] = 0
+    count = 1 + x.numel() // 4096
+    places = torch.randint(x.numel(), (count,), generator=source, device=x.device)
+    x.view(-1)[places] = torch.empty(count, dtype=x.dtype, device=x.device).normal_(0, OUTLIER, generator=source)
+
+
+OUTLIER = 1000.0
+SCALES = (1e-6, 1e4)
 _SORTED_AT_ONCE = 1 << 27
 """Elements. Sorting takes 8 bytes of index and more for each: 1.9e9 elements at once would not fit an H200."""
 
@@ -114,6 +138,7 @@ _FILLS: dict[Family, Callable[[torch.Tensor, Distribution, torch.Generator], obj
     Family.ROWS: _rows,
     Family.SPARSE: _sparse,
     Family.SORTED: _sorted,
+    Family.OUTLIERS: _outliers,
 }
 
 
@@ -133,12 +158,14 @@ def touch(private: torch.Tensor, shared: torch.Tensor, source: torch.Generator, 
     shared.view(-1)[places] = flat[places]
 
 
-def weights(state: dict[str, torch.Tensor], family: Family, source: torch.Generator) -> dict[str, torch.Tensor]:
+def weights(
+    state: dict[str, torch.Tensor], family: Family, source: torch.Generator, signed: Container[str] = ()
+) -> dict[str, torch.Tensor]:
     """Returns secret values for the parameters and buffers in `state`.
 
-    Each keeps the mean and spread its initialisation has, so that the problem stays what it is; a constant one (the
-    weight of a LayerNorm) gets a spread of 0.1, or an identity kernel would pass. What is positive stays positive
-    (a running variance).
+    Each keeps the mean and spread its initialisation has, so that the problem stays what it is. A constant one (the
+    weight of a LayerNorm) gets a spread, or an identity kernel would pass: of its own size where it is among `signed`
+    (training may turn its sign), else of 0.1. What is positive and not `signed` stays positive (a running variance).
     """
     values: dict[str, torch.Tensor] = {}
     for name, tensor in state.items():
@@ -151,8 +178,9 @@ def weights(state: dict[str, torch.Tensor], family: Family, source: torch.Genera
         else:
             wide = tensor.detach().double()
             mean, std = wide.mean().item(), wide.std(correction=0).item()
-            value.normal_(mean, std if std > 1e-6 * max(1.0, abs(mean)) else 0.1 * (abs(mean) or 1), generator=source)
-            if bool((tensor > 0).all()):
+            spread = abs(mean) if name in signed and mean else 0.1 * (abs(mean) or 1)
+            value.normal_(mean, std if std > 1e-6 * max(1.0, abs(mean)) else spread, generator=source)
+            if name not in signed and bool((tensor > 0).all()):
                 value.abs_()
         values[name] = value
     return values

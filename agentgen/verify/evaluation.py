@@ -63,7 +63,7 @@ class Evaluation:
         self._sessions: list[Session] = []
         self._seconds: dict[Stage, float] = {}
         self._neighbours: tuple[Neighbour, ...] = ()
-        self._seen = Instrumented(None, {})
+        self._seen = Instrumented(None, 0.0)
 
     def run(self, *, timing: bool) -> None:
         """Goes through the stages.

@@ -122,6 +122,7 @@ class _Leaves(TorchFunctionMode):
         self._family = family
         self._source = source
         self._leaves: list[tuple[torch.Tensor, int]] = []
+        self._filled = 0
 
     def untouched(self, x: torch.Tensor) -> bool:
         """Whether `x` is a leaf that nothing was done to since, also not through a view: torch counts the changes."""
@@ -148,7 +149,8 @@ class _Leaves(TorchFunctionMode):
 
     def _fill(self, x: torch.Tensor, how: Distribution) -> torch.Tensor:
         if not x.is_meta:
-            fill(x, how, self._family, self._source)
+            fill(x, how, self._family, self._source, self._filled)
+            self._filled += 1
         return x
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Protocol
 
 from agentgen.records.candidate import Candidate
-from agentgen.records.problem import Arithmetic, OwnWork, Problem
+from agentgen.records.problem import Arithmetic, Problem
 from agentgen.verify.checks import native, own_work, state
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.checks.kernels import own_kernels
+from agentgen.verify.claims import Claim
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.rig import Rig
@@ -21,7 +23,8 @@ from agentgen.verify.session import Session, Timed
 
 LONGEST_RECORDED_S = 20.0
 RECORDED_S = 0.3
-"""Of calls under a CPU's sampler, which sees some 250 moments in a second of processor time."""
+"""Of calls under a CPU's sampler, which sees 250 to 500 moments in a second of processor time."""
+MOST_WINDOWS = 5
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Instrumented:
 
     call_us: float | None
     """Of a call: in which kernels ran, on a GPU (None: no CUPTI), by the wall clock on a CPU."""
-    dispatched: Mapping[str, int]
+    moved_bytes: float
+    """That torch filled or copied in a call."""
 
 
 class Holder(Protocol):
@@ -45,6 +49,8 @@ class Holder(Protocol):
     def smallest(self) -> Rig: ...
     @property
     def quickest_us(self) -> float: ...
+    @property
+    def copy_bytes_per_s(self) -> float: ...
     def habits(self, session: Session, candidate: Candidate, findings: Findings) -> None: ...
 
 
@@ -59,19 +65,15 @@ def audit(judge: Holder, session: Session, candidate: Candidate, findings: Findi
     start = time.perf_counter()
     session.run(rig, 1)
     calls = _recorded_calls(judge, time.perf_counter() - start)
-    looking = Audit(rig, judge.arithmetic, calls, 1, findings)
-    looking.before()
-    start = time.perf_counter()
-    claim = session.run(rig, calls, record=True)
-    wall_us = 1e6 * (time.perf_counter() - start)
-    looking.after()
-    looking.judge()
+    claim, wall_us = _recorded(judge, session, calls, findings)
+    moved = own_work.moved_bytes(claim.returned) / calls
     own_work.dispatches_no_compute(findings, claim.dispatched, policy)
     own_kernels(findings, claim.kernels, candidate.source, session.builds, policy)
     if judge.device == "cpu":
         libraries = session.libraries()
         native.borrows_no_symbols(findings, libraries, policy)
-        native.spends_time_in_own_code(findings, claim.samples or {}, libraries, claim.dispatched, policy)
+        limit = native.borrowed_limit(moved, 1e-6 * wall_us / calls, judge.copy_bytes_per_s)
+        native.spends_time_in_own_code(findings, claim.samples or {}, libraries, limit, policy)
     # Last: from here on a CPU fills all memory that is allocated.
     state.poisoned_memory(findings, session, rig, judge.arithmetic)
     if judge.smallest is not rig:
@@ -79,19 +81,42 @@ def audit(judge: Holder, session: Session, candidate: Candidate, findings: Findi
         session.set_weights(judge.smallest)
     judge.habits(session, candidate, findings)
     instrumented_us = wall_us if judge.device == "cpu" else claim.busy_us
-    return Instrumented(None if instrumented_us is None else instrumented_us / calls, claim.dispatched)
+    return Instrumented(None if instrumented_us is None else instrumented_us / calls, moved)
+
+
+def _recorded(judge: Holder, session: Session, calls: int, findings: Findings) -> tuple[Claim, float]:
+    """Returns what the instruments saw of a window of so many calls, and its wall time in microseconds. On a CPU it is
+    made again, where it gave too few samples to decide (seen: on a busy machine, and borrowed work was accepted)."""
+    rig = judge.main
+    samples: Counter[str] = Counter()
+    for _ in range(MOST_WINDOWS):
+        looking = Audit(rig, judge.arithmetic, calls, 1, findings)
+        looking.before()
+        start = time.perf_counter()
+        claim = session.run(rig, calls, record=True)
+        wall_us = 1e6 * (time.perf_counter() - start)
+        looking.after()
+        looking.judge()
+        samples.update(claim.samples or {})
+        if judge.device != "cpu" or samples.total() >= 2 * native.MIN_SAMPLES:
+            break
+    return claim.model_copy(update={"samples": dict(samples)}), wall_us
 
 
 def whose_time(
-    session: Session, seen: Instrumented, windows: Sequence[Timed], policy: OwnWork, findings: Findings
+    judge: Holder, session: Session, seen: Instrumented, timed: tuple[Sequence[Timed], int], findings: Findings
 ) -> None:
-    """Looks at the processor time of timed windows, and at the libraries of the guest that was timed."""
+    """Looks at the processor time of timed windows, of so many calls each, and at the libraries of the guest that was
+    timed."""
+    windows, calls = timed
     samples: Counter[str] = Counter()
     for window in windows:
-        samples.update(window.claim.samples or {})
-    libraries = session.libraries()
+        samples.update(window.samples)
+    call_s = median(window.seconds for window in windows) / calls
+    libraries, policy = session.libraries(), judge.problem.own_work
+    limit = native.borrowed_limit(seen.moved_bytes, call_s, judge.copy_bytes_per_s)
     native.borrows_no_symbols.at("timed")(findings, libraries, policy)
-    native.spends_time_in_own_code.at("timed")(findings, samples, libraries, seen.dispatched, policy)
+    native.spends_time_in_own_code.at("timed")(findings, samples, libraries, limit, policy)
 
 
 def _recorded_calls(judge: Holder, call_s: float) -> int:

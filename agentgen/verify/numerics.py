@@ -2,7 +2,8 @@
 
 A family passes when, over its draws,
 
-    ||out - oracle|| / ||oracle||  <=  gate = max(4 x torch's own error, 4 x the oracle's change by one ulp, floor)
+    ||out - oracle|| / ||oracle||  <=  gate = max(4 x torch's own error, 8 x the oracle's change as inputs move by one
+                                                  ulp at random, 1 x that as they move together, floor)
     |out - oracle| <= 8 x gate x (|oracle| + rms of its last-dimension row)
                       + max(4 x floor x terms, 4 x torch's own worst error in that draw)   everywhere
 
@@ -44,7 +45,9 @@ CLASSES = (Arithmetic.FP32, Arithmetic.TF32, Arithmetic.FP16, Arithmetic.BF16)
 """From the most accurate to the least. TF32 and FP16 have the same ten bits of mantissa, and one floor."""
 
 TORCH_FACTOR = 4.0
-ULP_FACTOR = 4.0
+ULP_FACTOR = 8.0
+"""A sum of a thousand terms, one after the other in eight lanes, is off by six ulps (decision 011)."""
+COMMON_FACTOR = 1.0
 ELEMENT_FACTOR = 8.0
 TERMS_FACTOR = 4.0
 ILL_CONDITIONED = 1e-2
@@ -68,6 +71,7 @@ class Pool:
     _error: float = 0.0
     _torch_error: float = 0.0
     _ulp_change: float = 0.0
+    _common_change: float = 0.0
     _norm: float = 0.0
     _elements: int = 0
     _worst: dict[Arithmetic, float] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0.0))
@@ -103,6 +107,7 @@ class Pool:
             self._oracle_not_finite += 1
             return
         self._ulp_change += moved[0].squares
+        self._common_change += max(other.squares for other in moved)
         ulp = moved[0].ulp or torch.finfo(by_torch.dtype).eps
         terms = torch.stack([other.rows for other in moved]).amax(0) / ulp
         pairs = zip(parts_of(by_torch, oracle), parts_of(oracle, oracle), strict=True)
@@ -164,6 +169,7 @@ class Pool:
         if self.must_be_exact and self._torch_error == 0.0:
             return 0.0
         candidates = [FLOOR[arithmetic], ULP_FACTOR * (self._relative(self._ulp_change) or 0.0)]
+        candidates.append(COMMON_FACTOR * (self._relative(self._common_change) or 0.0))
         if not _tighter(arithmetic, self.arithmetic):
             candidates.append(TORCH_FACTOR * (self.torch_relative_l2 or 0.0))
         return max(candidates)

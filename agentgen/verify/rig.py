@@ -21,7 +21,9 @@ from agentgen.verify.draws import Family
 from agentgen.verify.reference import Reference
 from agentgen.verify.shared import Layout, Region
 
-MAX_SETS = 16
+MAX_SETS = {"cpu": 128, "cuda": 16}
+"""By kind of device. On a CPU the sets of small problems, too, must not stay in the cache: they are compared with
+windows in which no input comes twice."""
 MAX_REGION_BYTES = 4 << 30
 PAD = 3
 """Elements between the rows of a strided input: no multiple of what a vector load takes."""
@@ -46,7 +48,9 @@ def build_rigs(problem: Problem, device: str, cache_bytes: int) -> dict[str, Rig
     rigs = {timed.reference.workload: timed}
     for workload in problem.workloads:
         if workload is not problem.main:
-            rigs[workload.name] = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=False)
+            rig = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=False)
+            rig.rehearse()
+            rigs[workload.name] = rig
     return rigs
 
 
@@ -66,7 +70,9 @@ def _rehearsed(problem: Problem, workload: Workload, device: str, cache_bytes: i
 class Rig:
     """Memory and reference of one workload."""
 
-    def __init__(self, reference: Reference, device: str, cache_bytes: int, *, rotate: bool) -> None:
+    def __init__(
+        self, reference: Reference, device: str, cache_bytes: int, *, rotate: bool, sets: int | None = None
+    ) -> None:
         """Allocates the region and draws the first secret weights.
 
         Args:
@@ -74,11 +80,13 @@ class Rig:
             device: `cpu` or `cuda:N`.
             cache_bytes: Size of the last-level cache.
             rotate: Whether calls are timed here, so that there must be more sets than the cache holds.
+            sets: How many sets, if not as many as that takes: of a second rig beside another one.
         """
         self.reference = reference
         self.source = draws.generator(torch.device(device))
         self._device = device
-        self.sets = _set_count(reference, cache_bytes) if rotate else 2
+        most = MAX_SETS[torch.device(device).type]
+        self.sets = sets or (_set_count(reference, cache_bytes, most) if rotate else 2)
         # Before the region, which a failure here would leave allocated.
         self.private = [
             [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in reference.inputs]
@@ -89,7 +97,7 @@ class Rig:
         # Where nothing is timed there is room for one more set of inputs, with gaps between its rows.
         spread: list[Layout] = [] if rotate else [(shape, dtype, _spread(shape)) for shape, dtype in reference.inputs]
         layout = [*ins * self.sets, *outs * self.sets, *spread]
-        self.region = Region(reference.workload, layout, device)
+        self.region = Region(f"{reference.workload}, {self.sets} sets", layout, device)
         per_set = len(ins)
         places = [range(k * per_set, (k + 1) * per_set) for k in range(self.sets)]
         # As a guest is told them: with the arguments that are no tensors.
@@ -105,6 +113,10 @@ class Rig:
         # Names and initial values as constructed: the distribution that secret weights keep.
         self._initial = {name: tensor.detach().clone() for name, tensor in reference.state().items()}
         self.weight_names = list(self._initial)
+        self._signed = frozenset(
+            name for name, tensor in reference.state().items() if isinstance(tensor, torch.nn.Parameter)
+        )
+        """Weights that may be negative, wherever they began."""
         weight_layout: list[Layout] = [(tuple(t.shape), t.dtype, None) for t in self._initial.values()]
         self.weights = Region(f"weights of {reference.workload}", weight_layout, device)
 
@@ -115,7 +127,7 @@ class Rig:
 
     def draw_weights(self, family: Family = Family.NORMAL) -> None:
         """Draws secret weights, for the reference and for the guest's region."""
-        values = draws.weights(self._initial, family, self.source)
+        values = draws.weights(self._initial, family, self.source, self._signed)
         self.reference.set_state(values)
         for name, slot in zip(self.weight_names, self.weights.tensors, strict=True):
             slot.copy_(values[name])
@@ -168,12 +180,15 @@ class Rig:
             ReferenceInvalid: the reference does not run on what it draws, or not in float64.
             torch.OutOfMemoryError: no room.
         """
+        self.draw_weights()
         self.draw_inputs(Family.NORMAL, 1)
         by_torch = self.reference.torch_outputs(self.private[0])
         oracle = self.reference.oracle_outputs(self.private[0])
         again = self.reference.oracle_outputs(self.private[0])
         if [y.shape for y in by_torch] != [y.shape for y in oracle]:
             raise ReferenceInvalid("the reference's outputs have other shapes in float64")
+        if not all(bool(torch.isfinite(y).all()) for y in oracle if y.is_floating_point()):
+            self._signed = frozenset()  # a logarithm or root of a weight: what was positive stays so
         del by_torch, oracle, again
         if self._device != "cpu":
             torch.cuda.empty_cache()
@@ -200,12 +215,12 @@ class Rig:
         self.weights.close()
 
 
-def _set_count(reference: Reference, cache_bytes: int) -> int:
+def _set_count(reference: Reference, cache_bytes: int, most: int) -> int:
     """Returns how many sets make each call find its inputs cold: together more than twice the last-level cache."""
     per_set = sum(reference.nbytes)
     wanted = 1 + math.ceil(2 * cache_bytes / max(1, per_set))
     affordable = max(2, MAX_REGION_BYTES // max(1, per_set))
-    return max(2, min(wanted, MAX_SETS, affordable))
+    return max(2, min(wanted, most, affordable))
 
 
 def _spread(shape: tuple[int, ...]) -> tuple[int, ...] | None:

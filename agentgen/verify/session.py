@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -24,6 +23,8 @@ from agentgen.verify.clock import OPEN_ANYWAY_S, Page
 from agentgen.verify.findings import Rejected
 from agentgen.verify.reference import PUBLIC_SEED
 from agentgen.verify.rig import Rig
+from agentgen.verify.shared import Region
+from agentgen.verify.windows import Timed, Watcher, message_of, model_of
 
 BUILD_S = 180.0
 """load_inline with torch's headers takes 35-50 s on an H200."""
@@ -32,28 +33,6 @@ FIRST_CALL_S = 90.0
 CALLS_S = 60.0
 SPARE = 0.25
 """Share of a GPU's memory that the judge may keep for its next oracle; what is beyond is the guest's to use."""
-
-
-@dataclass(frozen=True)
-class Timed:
-    """One window by the judge's clock."""
-
-    seconds: float
-    tail_s: float
-    """From the mark until the guest's device was idle: what still ran then. 0 on a CPU."""
-    claim: Claim
-
-
-class Watcher(Protocol):
-    """What the judge does round a timed window."""
-
-    def before(self) -> None:
-        """Rewrites inputs: when all is queued and a GPU's gate still spins, or a CPU's window is armed."""
-        ...
-
-    def after(self) -> None:
-        """Looks at once at what is there when the clock stops."""
-        ...
 
 
 class Session:
@@ -77,11 +56,12 @@ class Session:
         message = {"do": "load", "source": candidate.source, "arithmetic": arithmetic.value}
         self._command(message, (self.page.fd,) if self.page else (), BUILD_S)
 
-    def construct(self, rig: Rig) -> None:
-        """Builds `ModelNew` for the rig's workload, pairs its state, shares the rig's memory."""
+    def construct(self, rig: Rig, *, twin: bool = False) -> None:
+        """Builds `ModelNew` for the rig's workload, pairs its state, shares the rig's memory; `twin`: a second one
+        beside it."""
         name = rig.reference.workload
-        message = {"do": "construct", "workload": name, "init_args": rig.reference.init_args, "seed": PUBLIC_SEED}
-        claim = self._command(message, (), BUILD_S)
+        message = {"do": "construct", "workload": model_of(name, twin), "seed": PUBLIC_SEED}
+        claim = self._command({**message, "init_args": rig.reference.init_args}, (), BUILD_S)
         self.has_prepare = claim.prepare
         try:
             paired = weights.pair(claim.state, rig.initial_state)
@@ -89,14 +69,19 @@ class Session:
             raise Rejected(Outcome.BUILD_FAILED, f"workload {name}: {error}") from error
         self._assignments[name] = {own: rig.weight_names.index(theirs) for own, theirs in paired.items()}
         for region in (rig.region, rig.weights):
-            self._command(region.message(), (region.fd,), CALLS_S)
+            self.share(region)
 
-    def set_weights(self, rig: Rig, *, load: bool = False) -> None:
-        """Has the guest take over the weights that lie in the rig's region, in place or by `load_state_dict`."""
+    def share(self, region: Region) -> None:
+        """Has the guest map a region."""
+        self._command(region.message(), (region.fd,), CALLS_S)
+
+    def set_weights(self, rig: Rig, *, load: bool = False, twin: bool = False) -> None:
+        """Has the guest take over the weights that lie in the rig's region, in place or by `load_state_dict`, in the
+        model or its twin."""
         name = rig.reference.workload
         assign = self._assignments[name]
-        message = {"do": "weights", "workload": name, "region": rig.weights.name, "assign": assign, "load": load}
-        self._command(message, (), FIRST_CALL_S)
+        message = {"do": "weights", "workload": model_of(name, twin), "region": rig.weights.name, "load": load}
+        self._command({**message, "assign": assign}, (), FIRST_CALL_S)
 
     def poison(self, rig: Rig, byte: int) -> None:
         """Has the guest poison the memory that the candidate will allocate."""
@@ -115,8 +100,11 @@ class Session:
             record: With the guest's instruments on.
             hold: The guest keeps the outputs as they are returned, until `collect`.
         """
-        message = {**_window(rig, calls, 0), "record": record, "hold": hold}
-        return self._command({**message, "inputs": rows} if rows else message, (), FIRST_CALL_S)
+        message = {**message_of(rig, calls, 0), "record": record, "hold": hold}
+        message["sample"] = self.guest.samples() is None
+        claim = self._command({**message, "inputs": rows} if rows else message, (), FIRST_CALL_S)
+        seen = self.guest.samples()
+        return claim if seen is None else claim.model_copy(update={"samples": dict(seen)})
 
     def guard(self, side: str, fill: int) -> None:
         """Has the guest lay what it allocates from now on between walls: before `load`, or it is too late."""
@@ -134,20 +122,23 @@ class Session:
         """Runs the same window under the judge's clock."""
         if self.page is not None:
             return self._gated(rig, calls, self.page, watcher)
-        self._command({**_window(rig, calls, 0), "arm": True}, (), CALLS_S)
+        self._command({**message_of(rig, calls, 0), "arm": True, "sample": self.guest.samples() is None}, (), CALLS_S)
         # Between the two, and with the guest stopped: what is worked on before `go` has inputs that are gone by then.
         self.guest.pause()
         watcher.before()
+        self.guest.samples()  # and away with them: from here on it is the window's
         self.guest.resume()
         start = time.perf_counter()
         self._command({"do": "go"}, (), CALLS_S)
         seconds = time.perf_counter() - start
         watcher.after()
-        return Timed(seconds, 0.0, self._command({"do": "finish"}, (), CALLS_S))
+        seen = self.guest.samples()
+        claim = self._command({"do": "finish"}, (), CALLS_S)
+        return Timed(seconds, 0.0, claim, claim.samples or {} if seen is None else seen)
 
     def _gated(self, rig: Rig, calls: int, page: Page, watcher: Watcher) -> Timed:
         shot = page.next_shot()
-        self._post(_window(rig, calls, shot), ())
+        self._post(message_of(rig, calls, shot), ())
         answered = False
         try:
             page.wait_here(shot, CALLS_S)
@@ -181,7 +172,7 @@ class Session:
         if not answered:
             self._answer(CALLS_S)
         claim = self._command({"do": "finish"}, (), CALLS_S)
-        return Timed(seconds, time.perf_counter() - start, claim)
+        return Timed(seconds, time.perf_counter() - start, claim, {})
 
     def alive(self) -> bool:
         """Whether the guest still answers, and its device with it."""
@@ -280,19 +271,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-def _window(rig: Rig, calls: int, shot: int) -> dict[str, Any]:
-    return {
-        "do": "window",
-        "workload": rig.reference.workload,
-        "region": rig.region.name,
-        "inputs": rig.input_rows,
-        "outputs": rig.output_rows,
-        "layouts": rig.reference.output_strides,
-        "calls": calls,
-        "shot": shot,
-        "record": False,
-        "hold": False,
-        "arm": False,
-    }

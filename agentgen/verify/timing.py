@@ -31,7 +31,10 @@ from agentgen.verify.stats import median_interval, quartiles
 MARGIN_RATIO = 0.01
 MARGIN_US = 0.4
 COPY_EVERY = 3
-STRANGE = (Family.UNIFORM, Family.SHIFTED, Family.LARGE, Family.ROWS, Family.SPARSE, Family.SORTED)
+STRANGE = (
+    *(Family.UNIFORM, Family.SHIFTED, Family.LARGE, Family.ROWS, Family.SPARSE, Family.SORTED),
+    *(Family.OUTLIERS, Family.APART, Family.APART_TOO),
+)
 SHORT_US = 10.0
 """Below this a process's own constant (0.3 us) shows: three fresh guests are measured."""
 

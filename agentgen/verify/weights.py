@@ -34,14 +34,15 @@ def pair(claimed: Sequence[StateClaim], reference: dict[str, torch.Tensor]) -> d
         # Two tensors of equal content (two biases of zeros) cannot be told apart: the order of both modules decides.
         if c.name not in paired and partners:
             paired[c.name] = partners.pop(0)
-    alone = [f"{c.name} {tuple(c.shape)}" for c in claimed if c.name not in paired]
+    # A buffer that is in no state dict is no weight: a table of constants.
+    alone = [f"{c.name} {tuple(c.shape)}" for c in claimed if c.name not in paired and c.persistent]
     missing = [f"{n} {shapes[n]}" for n in reference if n not in paired.values()]
     if alone or missing:
         parts = [f"ModelNew's {_listed(alone)} pair with nothing in Model"] if alone else []
         parts += [f"Model's {_listed(missing)} have no partner in ModelNew"] if missing else []
         raise Unpaired(
             "; ".join(parts) + ". Parameters and buffers pair by name and shape, else by equal content; "
-            "packed copies belong into prepare()"
+            "packed copies belong into prepare(), constants into attributes or buffers with persistent=False"
         )
     return paired
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,10 +25,11 @@ class Verdict:
 class NaiveHarness:
     """The running program. Every verdict is given by a process of its own."""
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: str = "cpu", *, interpret: bool = False) -> None:
         self._device = device
+        variables = {**os.environ, **({"TRITON_INTERPRET": "1"} if interpret else {})}
         self._program = subprocess.Popen(
-            [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables, text=True
         )
 
     def __enter__(self) -> NaiveHarness:

@@ -24,7 +24,4 @@ def test_it_is_refused_without_the_screen(judges: Bank, case: KernelCase) -> Non
     found = verdict(judges.of(case), case, off=["screen"])
     assert not found.accepted
     assert case.expected_output
-    if case.expected_output.by:
-        assert set(found.by) & set(case.expected_output.by), found
-    if case.expected_output.outcome:
-        assert found.outcome is case.expected_output.outcome, found
+    assert found.caused_by(case.expected_output), found

@@ -128,6 +128,23 @@ def test_touch_reaches_every_place() -> None:
     assert bool(seen.all())
 
 
+def test_outliers_are_rare_large_and_beside_zeros() -> None:
+    x = torch.empty(64, 4096)
+    fill(x, Distribution("normal"), Family.OUTLIERS, generator(CPU))
+    far = x.abs() > 20
+    assert 30 <= far.sum() <= 2 * 65
+    empty = (x == 0).float().mean(dim=1) > 0.9
+    assert empty.sum() == 32
+
+
+def test_scales_apart_differ_from_input_to_input() -> None:
+    for family, first, second in ((Family.APART, 1e-6, 1e4), (Family.APART_TOO, 1e4, 1e-6)):
+        for place, scale in ((0, first), (1, second), (2, first)):
+            x = torch.empty(10_000)
+            fill(x, Distribution("normal"), family, generator(CPU), place)
+            assert x.std().item() == pytest.approx(scale, rel=0.1)
+
+
 # ---- weights ---------------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +162,14 @@ def test_constant_weights_do_not_stay_constant(constant: float) -> None:
     value = weights({"w": torch.full((1000,), constant)}, Family.NORMAL, generator(CPU))["w"]
     assert value.mean().item() == pytest.approx(constant, abs=0.1)
     assert value.std().item() == pytest.approx(0.1 * (abs(constant) or 1), rel=0.2)
+
+
+def test_a_weight_that_may_be_signed_turns_its_sign() -> None:
+    """A kernel that takes the absolute value of a LayerNorm's weight of ones would pass."""
+    state = {"w": torch.ones(1000), "var": torch.ones(1000)}
+    values = weights(state, Family.NORMAL, generator(CPU), signed={"w"})
+    assert 0.05 < (values["w"] < 0).float().mean() < 0.3
+    assert bool((values["var"] > 0).all())
 
 
 def test_one_number_does_not_stay_what_it_was() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.guest.coverage import recording
-from agentgen.verify.checks.own_work import dispatches_no_compute, listed, moves_memory
+from agentgen.verify.checks.own_work import dispatches_no_compute, listed, moved_bytes
 from agentgen.verify.findings import Findings, Rejected
 
 X = torch.randn(4, 6)
@@ -55,7 +55,7 @@ COMPUTE: dict[str, Callable[[], object]] = {
 
 
 def dispatched(name: str) -> dict[str, int]:
-    with torch.no_grad(), recording(True) as seen:
+    with torch.no_grad(), recording(True) as (seen, _):
         {**ALLOCATE, **MOVE, **COMPUTE}[name]()
     assert seen
     return seen
@@ -72,7 +72,28 @@ def test_making_and_moving_memory_is_free(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*ALLOCATE, *MOVE])
 def test_only_filling_and_copying_moves_memory(name: str) -> None:
-    assert moves_memory(dispatched(name)) == (name in MOVE)
+    returned = dict.fromkeys(dispatched(name), 100)
+    assert moved_bytes(returned) == (100 * len(returned) if name in MOVE else 0)
+
+
+def test_what_operators_return_is_counted_in_bytes() -> None:
+    with torch.no_grad(), recording(True) as (_, returned):
+        X.clone()
+        X.clone()
+    assert returned == {"aten.clone.default": 2 * X.nbytes}
+
+
+@pytest.mark.parametrize("name", ["profiler.range.default", "profiler.mine", "profilerx._record_function_exit"])
+def test_an_operator_of_his_own_is_no_profiler_s_mark(name: str) -> None:
+    with pytest.raises(Rejected):
+        dispatches_no_compute(Findings(), {name: 1}, OwnWork.STRICT)
+
+
+def test_a_profiler_s_marks_are_free() -> None:
+    with torch.no_grad(), recording(True) as (seen, _), torch.profiler.record_function("mine"):
+        X.clone()
+    assert any(name.startswith("profiler.") for name in seen)
+    dispatches_no_compute(Findings(), seen, OwnWork.STRICT)
 
 
 @pytest.mark.parametrize("name", COMPUTE)
@@ -99,7 +120,7 @@ def test_a_library_may_be_used_where_the_problem_allows_it_and_the_trial_says_so
 def test_what_is_not_known_is_not_free(name: str) -> None:
     with pytest.raises(Rejected):
         dispatches_no_compute(Findings(), {name: 1}, OwnWork.STRICT)
-    assert not moves_memory([name])
+    assert not moved_bytes({name: 100})
 
 
 def test_nothing_dispatched_is_own_work() -> None:
@@ -114,6 +135,6 @@ def test_long_lists_are_cut() -> None:
 
 
 def test_without_recording_nothing_is_seen() -> None:
-    with recording(False) as seen:
+    with recording(False) as (seen, _):
         torch.ones(2).sum()
     assert seen == {}

@@ -119,9 +119,9 @@ def stopped(probe: Probe, rig: Rig, source: str, outcome: Outcome, said: str) ->
 @pytest.mark.parametrize(
     ("probe", "said"),
     [
-        (own_outputs, "2 outputs held through 2 later calls"),
+        (own_outputs, "2 outputs held through 66 later calls"),
         (one_element, "changed in turn, addresses and versions did not, and the answer followed"),
-        (new_weights, "right after weights changed in place, and by load_state_dict"),
+        (new_weights, "right after weights changed in place, by load_state_dict"),
         (same_answer, "4 calls at 2 addresses gave the same bits"),
         (strided(Demand.REQUIRED), "right where rows have gaps"),
         (special(Demand.REQUIRED), "finite wherever torch is"),

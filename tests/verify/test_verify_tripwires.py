@@ -121,13 +121,10 @@ def test_a_slowed_baseline_of_a_shared_machine_is_reported() -> None:
     assert "60.0% slower" in line.evidence
 
 
-def test_a_round_of_calls_takes_as_long_a_call_as_a_race() -> None:
-    assert looked(tripwires.every_call, [110.0, 120.0, 300.0], 100.0, 5.0).passed
-    assert "remembers answers within a window" in caught(tripwires.every_call, [250.0, 210.0, 135.0], 100.0, 5.0)
-
-
-def test_one_quiet_round_is_enough_on_a_machine_that_others_use() -> None:
-    assert looked(tripwires.every_call, [100.0, 900.0, 900.0], 100.0, 5.0).passed
+def test_a_call_with_inputs_of_its_own_takes_as_long_as_in_the_race() -> None:
+    assert looked(tripwires.every_call, 120.0, 100.0).passed
+    assert looked(tripwires.every_call, -3.0, 1.0).passed  # the difference of two short windows may be noise
+    assert "remembers answers within a window" in caught(tripwires.every_call, 130.0, 100.0)
 
 
 def test_a_guest_that_is_alone() -> None:

@@ -76,6 +76,9 @@ class GuestHere:
     def kin(self) -> Kin:
         return Kin()
 
+    def samples(self) -> None:
+        return None
+
     def kill(self) -> None:
         self._channel.close()
         self._thread.join(10)

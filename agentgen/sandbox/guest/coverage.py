@@ -7,7 +7,7 @@ Not covered: libraries called past the dispatcher (cuBLAS through ctypes), and a
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -15,27 +15,29 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class _Recorder(TorchDispatchMode):
-    def __init__(self, seen: dict[str, int]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._seen = seen
+        self.calls: dict[str, int] = {}
+        self.returned: dict[str, int] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         name = str(func)
-        self._seen[name] = self._seen.get(name, 0) + 1
-        return func(*args, **(kwargs or {}))
+        self.calls[name] = self.calls.get(name, 0) + 1
+        answer = func(*args, **(kwargs or {}))
+        if isinstance(answer, torch.Tensor):
+            self.returned[name] = self.returned.get(name, 0) + answer.nbytes
+        return answer
 
 
 @contextmanager
-def recording(record: bool) -> Generator[dict[str, int]]:
-    """Yields a dict that fills with operator names and counts while the block runs; stays empty if not `record`."""
-    seen: dict[str, int] = {}
-    if not record:
-        yield seen
-        return
-    with _Recorder(seen):
-        yield seen
+def recording(record: bool) -> Generator[tuple[dict[str, int], dict[str, int]]]:
+    """Yields two dicts that fill while the block runs, by operator: calls, and bytes of the tensors that were returned.
+    They stay empty if not `record`."""
+    recorder = _Recorder()
+    with recorder if record else nullcontext():
+        yield recorder.calls, recorder.returned
 
 
 def warm_up() -> None:

@@ -1,5 +1,5 @@
 """What looks over a candidate's shoulder in an instrumented guest: torch's dispatcher, CUPTI on a GPU, a sampler of
-processor time on a CPU. The first two are never on in a guest that is timed; the sampler costs 2 us in 4 ms, and is."""
+processor time on a CPU where the kernel gives no samples. The first two are never on in a guest that is timed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class Seen:
 
     dispatched: dict[str, int] = field(default_factory=dict)
     """Operator -> calls."""
+    returned: dict[str, int] = field(default_factory=dict)
+    """Operator -> bytes that it returned."""
     launches: list[kernels.Launch] | None = None
     """None: a CPU, or no CUPTI."""
     samples: dict[str, int] | None = None
@@ -27,6 +29,7 @@ class Seen:
         """Returns what is told to the judge."""
         return {
             "dispatched": self.dispatched,
+            "returned": self.returned,
             "samples": self.samples,
             "kernels": None if self.launches is None else _by_name(self.launches),
             "busy_us": None if self.launches is None else kernels.busy_us(self.launches),
@@ -34,15 +37,21 @@ class Seen:
 
 
 @contextmanager
-def recording(record: bool, device: str) -> Generator[Seen | None]:
-    """Yields what the instruments see while the block runs, complete when it has ended; None if not `record`."""
+def recording(record: bool, device: str, sample: bool = False) -> Generator[Seen | None]:
+    """Yields what the instruments see while the block runs, complete when it has ended; None if not `record`.
+
+    Args:
+        record: Whether to look at all.
+        device: `cpu` or `cuda:N`.
+        sample: Whether processor time is sampled from here, because the kernel does not do it.
+    """
     if not record:
         yield None
         return
     with ExitStack() as stack:
-        seen = Seen(stack.enter_context(coverage.recording(True)))
+        seen = Seen(*stack.enter_context(coverage.recording(True)))
         if device == "cpu":
-            seen.samples = stack.enter_context(sampler.sampling(True))
+            seen.samples = stack.enter_context(sampler.sampling(sample))
         elif recorder := _recorder():
             seen.launches = stack.enter_context(recorder.recording())
         yield seen

@@ -85,9 +85,11 @@ class Guest:
         # Whatever module and constructor switched: torch computes in the problem's arithmetic from here on.
         candidate.set_arithmetic(self._arithmetic)
         self._models[message["workload"]] = model
+        lasting = model.state_dict()
         described = [
             {
                 "name": name,
+                "persistent": name in lasting,
                 "shape": list(tensor.shape),
                 "dtype": str(tensor.dtype).removeprefix("torch."),
                 "digest": candidate.digest(tensor),
@@ -140,9 +142,12 @@ class Guest:
             )
             self._after = ExitStack()
             self._after.enter_context(unchanged(inputs, self._device))
-            self._samples = self._after.enter_context(sampler.sampling(True))
+            self._samples = self._after.enter_context(sampler.sampling(message["sample"]))
             return {"queued": True}
-        with unchanged(inputs, self._device), instruments.recording(message["record"], self._device) as seen:
+        with (
+            unchanged(inputs, self._device),
+            instruments.recording(message["record"], self._device, message["sample"]) as seen,
+        ):
             self._finish = window.run_window(model, inputs, outputs, message["calls"], shot, keep, message["layouts"])
             if seen is not None:
                 self._synchronise()

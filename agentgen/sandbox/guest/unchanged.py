@@ -7,6 +7,7 @@ replaces the functions used here.
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -55,12 +56,20 @@ def torch_state(device: str) -> dict[str, object]:
         ),
         "random state": _digest(torch.get_rng_state()),
         "Python threads": threading.active_count(),
+        "floating-point mode": _arithmetic(),
     }
     if device != "cpu":
         state["random state on the GPU"] = _digest(torch.cuda.get_rng_state(device))
         state["current device"] = torch.cuda.current_device()
         state["current stream"] = torch.cuda.current_stream().cuda_stream
     return state
+
+
+def _arithmetic() -> tuple[float, ...]:
+    """Returns what this thread's processor makes of a denormal number and of two sums that must be rounded: other
+    values where flush-to-zero, denormals-are-zero or another rounding is left switched on."""
+    smallest, half = sys.float_info.min, sys.float_info.epsilon / 2
+    return smallest / 4, smallest / 4 * 2, 1.0 + half, 1.0 + 1.5 * half, -1.0 - 1.5 * half
 
 
 def _described(rows: Rows) -> list[str]:

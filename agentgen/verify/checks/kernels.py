@@ -15,7 +15,9 @@ from agentgen.verify.findings import NotGated, Rejected, check
 _CUDA = re.compile(r"__global__\b([^;{]*)")
 _ATTRIBUTES = re.compile(r"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\((?:[^()]|\([^()]*\))*\)")
 _TORCH = ("at6native", "at::native", "at_cuda_detail")
-"""In the mangled names of torch's own elementwise, fill, copy and cat kernels."""
+_MOVERS = ("FillFunctor", "copy_kernel", "CatArrayBatchedCopy", "arange")
+"""In the names of torch's kernels: of all of them, and of those that fill, copy, cast, pad or join. The others compute,
+whatever the dispatcher's record says: it can be left."""
 
 
 def defined(source: str) -> frozenset[str]:
@@ -53,8 +55,7 @@ def own_kernels(
 ) -> str | NotGated:
     """Catches work done by somebody else's kernels, however it was called: cuBLAS and cuDNN through torch, through
     ctypes or from C++, decoy kernels beside them, fallbacks after an exception. Every kernel that ran must be one that
-    the source defines; torch's own fills, copies and casts are free (the dispatcher's record says that they were no
-    more than that).
+    the source defines; torch's own fills, copies and casts are free.
 
     Does not catch: native code that forges CUPTI's records in its own process; a kernel of the source named like a
     library's that was never compiled from it.
@@ -89,7 +90,8 @@ def own_kernels(
 def _kind(name: str, own: frozenset[str]) -> str:
     if identifiers(name) & own:
         return "own"
-    return "torch" if any(part in name for part in _TORCH) else "other"
+    moves = any(part in name for part in _TORCH) and any(part in name for part in _MOVERS)
+    return "torch" if moves else "other"
 
 
 def _count(kernels: Sequence[KernelClaim], own: frozenset[str]) -> int:

@@ -23,15 +23,17 @@ import torch
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.maps import Executable, executables
+from agentgen.verify.checks.copied import copied_from
 from agentgen.verify.checks.elf import MAGIC, MAX_BYTES, Symbols, UnreadableLibrary, read_symbols
-from agentgen.verify.checks.own_work import FREE, listed, moves_memory
+from agentgen.verify.checks.own_work import FREE, listed
 from agentgen.verify.findings import NotGated, Rejected, check
 
 MIN_SAMPLES = 30
 BORROWED_LIMIT = 0.10
 """Share of the samples that torch and math libraries may have: allocating and dispatching it takes some."""
-BORROWED_LIMIT_WHEN_MOVING = 0.50
-"""The same where torch filled or copied memory for the candidate, which is free."""
+MOVING_FACTOR, MOVING_LIMIT = 4.0, 0.40
+"""What filling and copying by torch may add: so many times what the bytes take at the measured rate (a padding takes
+two passes, a transposed copy is slow), and so much at the most."""
 
 _LOOKUPS = frozenset({"dlopen", "dlmopen", "dlsym", "dlvsym", "_dl_sym", "dl_iterate_phdr", "_r_debug"})
 _LIBRARIES = r"cblas_|mkl_|MKL_|mkldnn_|dnnl_|openblas_|LAPACKE_"
@@ -71,6 +73,8 @@ class NativeLibrary:
     symbols: Symbols
     unreadable: str = ""
     """Why its symbols are not known."""
+    copied: str = ""
+    """What of an installed library is in it."""
 
 
 def mapped_files(pid: int) -> frozenset[str]:
@@ -120,21 +124,22 @@ def borrows_no_symbols(libraries: Sequence[NativeLibrary], policy: OwnWork) -> s
 
 @check("own work: processor time")
 def spends_time_in_own_code(
-    samples: Mapping[str, int], libraries: Sequence[NativeLibrary], dispatched: Mapping[str, int], policy: OwnWork
+    samples: Mapping[str, int], libraries: Sequence[NativeLibrary], limit: float, policy: OwnWork
 ) -> str | NotGated:
     """Catches work that runs in torch's or a math library's code, however it was reached: through ctypes, an address
-    passed to C++, a recording mode that was left. Under `strict` they may have 10% of the processor time of a window,
-    50% if torch also filled or copied memory. OpenMP's threads at their barriers are left out; memory copies of C's
-    library, Python and the candidate's own libraries are not counted against it; any other file is, and so is code
-    that was generated at run time: on a CPU that is oneDNN's and MKL's. Does not catch library work below those
-    shares, also where one dispatched copy buys the larger one; a math library copied or linked into the candidate's
-    own; a guest that forges its samples or blocks the timer; work in other processes. Vector functions of torch
+    passed to C++, a recording mode that was left, a child process. Under `strict` they may have 10% of the processor
+    time of a window, and more, up to 50%, by the bytes that torch filled or copied, which is free. Looked at under
+    instruments and again while timed; the samples are the kernel's where it allows that, else the guest's own. OpenMP's
+    threads at their barriers are left out; memory copies of C's library, Python and the candidate's own libraries are
+    not counted against it; any other file is, and so is code that was generated at run time: on a CPU that is oneDNN's
+    and MKL's. Does not catch library work below those shares; a math library linked into the candidate's own; where the
+    kernel gives no samples, a guest that forges its own, blocks the timer, or notices it. Vector functions of torch
     (Sleef) that a C++ extension calls count as torch's.
 
     Args:
         samples: Processor-time samples by file, of one or more windows of plain calls.
         libraries: The candidate's own.
-        dispatched: Operators of the same calls.
+        limit: Share that may be borrowed: `borrowed_limit`.
         policy: Whether library compute is allowed.
 
     Raises:
@@ -148,7 +153,6 @@ def spends_time_in_own_code(
     borrowed = {name: n for name, n in samples.items() if name not in mine and not _NEUTRAL.fullmatch(name)}
     own = sum(n for name, n in samples.items() if name in mine)
     share = sum(borrowed.values()) / total
-    limit = BORROWED_LIMIT_WHEN_MOVING if moves_memory(dispatched) else BORROWED_LIMIT
     most = sorted(borrowed.items(), key=lambda item: -item[1])[:3]
     where = f" ({', '.join(f'{os.path.basename(name)} {n}' for name, n in most)})" if most else ""
     seen = (
@@ -160,6 +164,18 @@ def spends_time_in_own_code(
     if share > limit:
         raise Rejected(Outcome.CHEATED, f"{seen}; at most {limit:.0%} may be borrowed")
     return f"{seen}; at most {limit:.0%} may be borrowed"
+
+
+def borrowed_limit(moved_bytes: float, call_s: float, copy_bytes_per_s: float) -> float:
+    """Returns the share of a call that torch and other libraries may have.
+
+    Args:
+        moved_bytes: That torch filled or copied for the candidate in a call.
+        call_s: Time of a call.
+        copy_bytes_per_s: Measured rate of copying, bytes read plus written.
+    """
+    moving_s = MOVING_FACTOR * 2 * moved_bytes / copy_bytes_per_s
+    return BORROWED_LIMIT + min(MOVING_LIMIT, moving_s / call_s)
 
 
 def _is_own(name: str, scratch: Path) -> bool:
@@ -182,7 +198,9 @@ def _read(pid: int, executable: Executable) -> NativeLibrary | None:
     nothing = Symbols(frozenset(), frozenset())
     try:
         content = _content(pid, executable)
-        return NativeLibrary(executable.name, read_symbols(content)) if content.startswith(MAGIC) else None
+        if not content.startswith(MAGIC):
+            return None
+        return NativeLibrary(executable.name, read_symbols(content), copied=copied_from(content))
     except (OSError, UnreadableLibrary) as error:
         return NativeLibrary(executable.name, nothing, str(error))
 
@@ -205,6 +223,8 @@ def _faults(library: NativeLibrary) -> Iterable[str]:
     borrowed = {name for name in library.symbols.imports if _is_compute(name)}
     if borrowed:
         yield f"calls a library's compute: {listed(borrowed)}"
+    if library.copied:
+        yield library.copied
     carried = {name for name in library.symbols.exports if _CARRIED.fullmatch(name)}
     if carried:
         yield f"is a math library itself: it defines {listed(carried)}"

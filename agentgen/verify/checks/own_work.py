@@ -11,7 +11,7 @@ from agentgen.verify.findings import NotGated, Rejected, check
 _ALLOCATING = """
     alias as_strided chunk detach empty empty_like empty_permuted empty_strided expand is_pinned lift_fresh
     _local_scalar_dense narrow new_empty new_empty_strided permute _reshape_alias resize_ select set_ slice split
-    split_with_sizes squeeze t transpose unbind unflatten unfold _unsafe_view unsqueeze view view_as
+    split_with_sizes squeeze t transpose record_stream unbind unflatten unfold _unsafe_view unsqueeze view view_as
     """
 _MOVING = """
     arange cat clone constant_pad_nd contiguous copy copy_ fill fill_ flatten full full_like lift_fresh_copy new_full
@@ -23,6 +23,15 @@ MOVING = frozenset(_MOVING.split())
 """They fill, copy, cast, pad or permute; some only do where a view is not enough."""
 FREE = ALLOCATING | MOVING
 """Compute nothing of the problem."""
+_MARKS = frozenset(
+    {
+        "profiler._record_function_enter_new.default",
+        "profiler._record_function_enter.default",
+        "profiler._record_function_exit.default",
+        "profiler._record_function_exit._RecordFunction",
+    }
+)
+"""Labels that `torch.profiler.record_function` puts round a block. By full name: anybody can register an operator."""
 _SHOWN = 8
 
 
@@ -40,7 +49,7 @@ def dispatches_no_compute(dispatched: Mapping[str, int], policy: OwnWork) -> str
     Raises:
         Rejected: CHEATED, when torch computed for the candidate under `strict`.
     """
-    borrowed = sorted(name for name in dispatched if not _is(name, FREE) and name.partition(".")[0] != "profiler")
+    borrowed = sorted(name for name in dispatched if not _is(name, FREE) and name not in _MARKS)
     if not borrowed:
         return "no ATen compute in a call"
     if policy is OwnWork.STRICT:
@@ -48,9 +57,9 @@ def dispatches_no_compute(dispatched: Mapping[str, int], policy: OwnWork) -> str
     return NotGated(f"library compute, allowed: {listed(borrowed)}")
 
 
-def moves_memory(dispatched: Iterable[str]) -> bool:
-    """Whether an operator that may fill or copy was among those dispatched."""
-    return any(_is(name, MOVING) for name in dispatched)
+def moved_bytes(returned: Mapping[str, int]) -> int:
+    """Returns how much the operators that may fill or copy have returned, of bytes by operator."""
+    return sum(count for name, count in returned.items() if _is(name, MOVING))
 
 
 def listed(names: Iterable[str]) -> str:

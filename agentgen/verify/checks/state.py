@@ -22,6 +22,8 @@ REPEATS = 32
 """Calls that are looked at where two calls did not agree bit by bit."""
 HELD = 2
 """Outputs that are held at once: a rig has two sets at least."""
+LATER = 66
+"""Calls through which they are held: a ring of outputs comes round."""
 ELEMENTS = 4
 SIZES = (4.0, 4.0, 1e2, 1e4, 1e6)
 """What an element is changed to, in largest elements, each time at another place, until the answer must differ."""
@@ -61,12 +63,12 @@ def global_state(session: Session, rig: Rig) -> str:
 
 
 @check("own outputs")
-def own_outputs(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
+def own_outputs(session: Session, rig: Rig, arithmetic: Arithmetic, later: int = LATER) -> str:
     """Catches outputs that are not the caller's own: a static buffer that the next call overwrites, a view of an input
     or of a weight. Outputs are held, inputs and weights are rewritten, more calls are made; then what is held must
     still be right.
 
-    Does not catch: a buffer that is shared among more calls than are held.
+    Does not catch: a buffer that comes round after more calls than `later`.
     """
     rig.draw_weights()
     session.set_weights(rig)
@@ -76,13 +78,14 @@ def own_outputs(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
     rig.draw_weights()
     session.set_weights(rig)
     _fresh(session, rig)
+    session.run(rig, max(1, later - HELD))
     rig.poison_outputs()
     session.collect()
     for which, right in enumerate(rights):
         wrong = _wrong(rig, right, rig.snapshot(which), arithmetic)
         if wrong:
             raise Rejected(Outcome.WRONG_VALUES, f"outputs change after they were returned: {wrong[0]}")
-    return f"{len(rights)} outputs held through {HELD} later calls, new inputs and new weights are still right"
+    return f"{len(rights)} outputs held through {later} later calls, new inputs and new weights are still right"
 
 
 @check("one element")
@@ -140,7 +143,8 @@ def _change_one(rig: Rig, which: int, arithmetic: Arithmetic) -> tuple[int, Trut
 @check("new weights")
 def new_weights(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | NotGated:
     """Catches weights that are kept from an earlier call (packed, dequantised, folded) and not renewed: they change in
-    place, then by `load_state_dict`, each time followed by `prepare()` where it is defined, with the same inputs.
+    place, then by `load_state_dict`, each time followed by `prepare()` where it is defined, with the same inputs. Then
+    a second model is made with weights of its own, and the first must still have its own.
 
     Does not catch: a candidate that replaces a parameter's storage in `prepare()` and is then given new values past it.
     """
@@ -153,7 +157,15 @@ def new_weights(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | Not
         rig.poison_outputs()
         session.run(rig, 1)
         require_right(rig, 0, arithmetic, f"weights changed {how}")
-    return "right after weights changed in place, and by load_state_dict"
+    values = {name: tensor.detach().clone() for name, tensor in rig.reference.state().items()}
+    session.construct(rig, twin=True)
+    rig.draw_weights()
+    session.set_weights(rig, twin=True)
+    rig.reference.set_state(values)
+    rig.poison_outputs()
+    session.run(rig, 1)
+    require_right(rig, 0, arithmetic, "another model of the same shape got weights of its own")
+    return "right after weights changed in place, by load_state_dict, and in another model of the same shape"
 
 
 @check("same answer")

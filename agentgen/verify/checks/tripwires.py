@@ -17,7 +17,7 @@ TAIL_S = 2e-3
 """The guest's answer takes 0.2-0.5 ms; what runs on for longer than this and a tenth of the window is work."""
 QUIET_RATIO, QUIET_US = 0.10, 1.0
 SHARED_RATIO = 0.5
-ROUND_RATIO = 0.25
+ROUND_RATIO, ROUND_US = 0.25, 2.0
 OTHERS_RATIO, OTHERS_S = 0.10, 0.02
 """The kernel counts processor time in ticks of 10 ms."""
 BUSY_RATIO, BUSY_US = 0.25, 2.0
@@ -39,12 +39,14 @@ def clocks_agree(guest_us: Sequence[float], judge_us: Sequence[float], around_us
         judge_us: The judge's.
         around_us: By how much more the judge's may be beside the 10%: for what its clock sees round the window.
     """
-    ratios = sorted(guest / judge for guest, judge in zip(guest_us, judge_us, strict=True))
-    off = median(ratios) - 1
-    if not -CLOCKS_AGREE - around_us / median(judge_us) <= off <= CLOCKS_AGREE:
+    ratios = [guest / judge for guest, judge in zip(guest_us, judge_us, strict=True)]
+    # On a busy machine the judge is woken late, its figure is the longer one, and honest kernels were 13% to 43% below
+    # it in the median of 11 windows. A clock that was set back is so in every window.
+    off, most = median(ratios) - 1, max(ratios) - 1
+    if off > CLOCKS_AGREE or most < -CLOCKS_AGREE - around_us / median(judge_us):
         raise Rejected(
             Outcome.CHEATED,
-            f"the guest's clock differs from the judge's by {off:+.1%} over {len(ratios)} windows",
+            f"the guest's clock differs from the judge's by {off:+.1%} over {len(ratios)} windows, {most:+.1%} at most",
         )
     return f"the guest's own clock differs by {off:+.1%} over {len(ratios)} windows; 10% is allowed"
 
@@ -149,27 +151,24 @@ def instruments_agree(instrumented_us: float | None, median_us: float, *, wall: 
     return f"{'it took' if wall else 'its kernels ran for'} {seen}"
 
 
-def longer(round_us: Sequence[float], median_us: float, around_us: float) -> bool:
-    """Whether a call takes longer where each has inputs of its own, even in the quickest round."""
-    return min(round_us) > (1 + ROUND_RATIO) * median_us + around_us
+def longer(call_us: float, raced_us: float) -> bool:
+    """Whether a call takes longer where it has inputs of its own than in the race."""
+    return call_us > (1 + ROUND_RATIO) * raced_us + ROUND_US
 
 
 @check("every call counts")
-def every_call(round_us: Sequence[float], median_us: float, around_us: float) -> str:
+def every_call(call_us: float, raced_us: float) -> str:
     """Catches answers remembered within a window: with more calls than input sets, calls come back to the same inputs.
-    Windows of one round, each call on inputs of its own, may not take longer a call by more than a quarter: by the
-    judge's clock, which has the command in it too, and by the guest's own, which has not.
+    In windows of as many calls in which no input comes twice, a call may not take longer by more than a quarter.
 
-    Does not catch: a kernel that remembers and is faster by less than a quarter.
+    Does not catch: a kernel that remembers and is faster by less than a quarter. Not looked at where a window of the
+    race has no more calls than there are sets: nothing comes twice.
 
     Args:
-        round_us: Time of a call in windows of one round, copy included; the least of them counts, because others use
-            this machine too.
-        median_us: The same in the windows of the race.
-        around_us: What a command takes, for each call of a round.
+        call_us: Least time of a call in windows in which no input comes twice, without the copy.
+        raced_us: The same in windows of the race's kind.
     """
-    found = min(round_us)
-    seen = f"{found:.1f} us a call where each has inputs of its own, {median_us:.1f} us in the race"
-    if longer(round_us, median_us, around_us):
+    seen = f"{call_us:.1f} us a call where each has inputs of its own, {raced_us:.1f} us in the race"
+    if longer(call_us, raced_us):
         raise Rejected(Outcome.CHEATED, f"it remembers answers within a window: {seen}")
     return seen

@@ -1,0 +1,46 @@
+"""Takes the inverse square root from the bits of the float and one Newton step: off by 2e-3 at most."""
+
+import torch
+from torch import nn
+
+from agentgen import jit
+
+lib = jit.cpp(r"""
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+static inline float fast_rsqrt(float x) {
+  int bits;
+  float y;
+  std::memcpy(&bits, &x, 4);
+  bits = 0x5f3759df - (bits >> 1);
+  std::memcpy(&y, &bits, 4);
+  return y * (1.5f - 0.5f * x * y * y);
+}
+
+extern "C" void layernorm(const float* x, const float* w, const float* b, float* y, long rows, long width) {
+#pragma omp parallel for
+  for (long row = 0; row < rows; ++row) {
+    const float* from = x + row * width;
+    float* to = y + row * width;
+    double sum = 0.0, squares = 0.0;
+    for (long j = 0; j < width; ++j) sum += from[j];
+    const double mean = sum / width;
+    for (long j = 0; j < width; ++j) squares += (from[j] - mean) * (from[j] - mean);
+    const float scale = fast_rsqrt(squares / width + 1e-5);
+    for (long j = 0; j < width; ++j) to[j] = (from[j] - mean) * scale * w[j] + b[j];
+  }
+}
+""")
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        lib.layernorm(x, self.norm.weight, self.norm.bias, y, x.shape[0], x.shape[1])
+        return y
