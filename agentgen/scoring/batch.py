@@ -12,7 +12,7 @@ from pydantic_evals.reporting import EvaluationReport
 
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Machine
-from agentgen.records.trial import Trial
+from agentgen.records.trial import Depth, Trial
 from agentgen.scoring.cases import About, Kernels, Subject, Verdict, language_of
 
 Report = EvaluationReport[Subject, Verdict, About]
@@ -22,7 +22,7 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(Report)
 class Judge(Protocol):
     """What is needed of a judge."""
 
-    def evaluate(self, candidate: Candidate) -> Trial: ...
+    def evaluate(self, candidate: Candidate, *, depth: Depth) -> Trial: ...
 
 
 OpenJudge = Callable[[Path], AbstractContextManager[Judge]]
@@ -46,7 +46,7 @@ class Bench:
         """Returns the verdict on one kernel. Only a failing machine raises."""
         source = (self._folder / subject.kernel).read_text(encoding="utf-8")
         candidate = Candidate(source=source, language=language_of(subject))
-        trial = self._judge_of(subject.problem).evaluate(candidate)
+        trial = self._judge_of(subject.problem).evaluate(candidate, depth=subject.depth)
         self.machine = trial.machine
         verdict = Verdict.of(trial)
         self._on_verdict(subject, verdict)

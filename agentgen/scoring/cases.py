@@ -14,7 +14,7 @@ from agentgen.errors import BadInput
 from agentgen.records.base import Record
 from agentgen.records.candidate import Language
 from agentgen.records.problem import DeviceType
-from agentgen.records.trial import Outcome, Trial
+from agentgen.records.trial import Depth, Outcome, Trial
 from agentgen.scoring.evaluators import REPORT_EVALUATORS, Cause, Decision
 
 
@@ -26,6 +26,8 @@ class Subject(Record):
     kernel: Path
     language: Language | None = None
     """None: the name of the kernel's folder."""
+    depth: Depth = Depth.JUDGE
+    """How far the judge has to go."""
 
 
 class Verdict(Record):

@@ -12,7 +12,6 @@ from mutants import without
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import DeviceType
 from agentgen.records.run import Effort
-from agentgen.records.trial import Depth, Trial
 from agentgen.sandbox.process import BOTH_SIDES
 from agentgen.scoring.cases import KernelCase, Verdict, language_of, load, on_device
 from agentgen.store import catalog
@@ -48,17 +47,12 @@ def open_judge(problem: Path, device: str) -> Judge:
         return Judge(found, device, found.arithmetic.on("cpu" if device == "cpu" else "cuda"), Effort.QUICK)
 
 
-def verdict(judge: Judge, case: KernelCase, off: Collection[str], depth: Depth = Depth.JUDGE) -> Verdict:
+def verdict(judge: Judge, case: KernelCase, off: Collection[str]) -> Verdict:
     """Returns what a judge without some of its checks says of a case."""
     source = file_of(case.inputs.kernel).read_text()
     candidate = Candidate(source=source, language=language_of(case.inputs))
     with without(off):
-        return Verdict.of(trial(judge, candidate, depth))
-
-
-def trial(judge: Judge, candidate: Candidate, depth: Depth) -> Trial:
-    """Returns a trial with timing."""
-    return evaluate(judge, candidate, lambda _: None, timing=True, depth=depth)
+        return Verdict.of(evaluate(judge, candidate, lambda _: None, timing=True, depth=case.inputs.depth))
 
 
 class Bank:

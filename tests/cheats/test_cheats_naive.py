@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from corpus import ROOT, corpus, file_of, parameters
-from harness import NaiveHarness
+from harness import NaiveHarness, Verdict
 
 from agentgen.records.candidate import Language
 from agentgen.scoring.cases import KernelCase, language_of
@@ -23,25 +25,51 @@ def naive() -> Iterator[NaiveHarness]:
         yield harness
 
 
+CASES = corpus("cpu", honest=False)
+
+
 @pytest.fixture(scope="module")
-def interpreted() -> Iterator[NaiveHarness]:
-    """With Triton's interpreter, whose calls take seconds: it times a single one."""
-    with NaiveHarness(interpret=True) as harness:
-        yield harness
+def verdicts() -> Iterator[Mapping[str, Future[Verdict]]]:
+    """What it says of all that cheat with their answers, two at a time. Those that cheat with time are asked alone."""
+    with ThreadPoolExecutor(2, initializer=_start_harnesses) as pool:
+        yield {str(case.name): pool.submit(_said_of, case) for case in CASES if not _cheats_with_time(case)}
+        for harness in _STARTED:
+            harness.__exit__()
 
 
-@pytest.mark.parametrize("case", parameters(corpus("cpu", honest=False)))
-def test_it_fools_the_naive_harness(naive: NaiveHarness, interpreted: NaiveHarness, case: KernelCase) -> None:
+_STARTED: list[NaiveHarness] = []
+_MINE = threading.local()
+
+
+def _start_harnesses() -> None:
+    _MINE.plain, _MINE.interpreted = NaiveHarness(), NaiveHarness(interpret=True)
+    _STARTED.extend((_MINE.plain, _MINE.interpreted))
+
+
+def _said_of(case: KernelCase) -> Verdict:
+    return ask(_MINE.interpreted if language_of(case.inputs) is Language.TRITON else _MINE.plain, case)
+
+
+def _cheats_with_time(case: KernelCase) -> bool:
+    return bool(case.metadata and case.metadata.fools == "time")
+
+
+def ask(harness: NaiveHarness, case: KernelCase) -> Verdict:
     assert case.metadata
-    harness = interpreted if language_of(case.inputs) is Language.TRITON else naive
-    said = harness.verdict(
-        file_of(case.inputs.problem),
-        file_of(case.inputs.kernel),
-        reference_first=case.metadata.reference_first,
-    )
+    problem, kernel = file_of(case.inputs.problem), file_of(case.inputs.kernel)
+    return harness.verdict(problem, kernel, reference_first=case.metadata.reference_first)
+
+
+@pytest.mark.parametrize("case", parameters([case for case in CASES if not _cheats_with_time(case)]))
+def test_it_fools_the_naive_harness(verdicts: Mapping[str, Future[Verdict]], case: KernelCase) -> None:
+    assert verdicts[str(case.name)].result(timeout=300).correct
+
+
+@pytest.mark.parametrize("case", parameters([case for case in CASES if _cheats_with_time(case)]))
+def test_it_fools_the_naive_clock(naive: NaiveHarness, case: KernelCase) -> None:
+    said = ask(naive, case)
     assert said.correct
-    if case.metadata.fools == "time":
-        assert said.candidate_us < GAIN * said.reference_us
+    assert said.candidate_us < GAIN * said.reference_us
 
 
 HONEST = """

@@ -12,7 +12,7 @@ from agentgen.errors import BadInput, DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
-from agentgen.records.trial import Check, Outcome, Trial
+from agentgen.records.trial import Check, Depth, Outcome, Trial
 from agentgen.report.evaluation import stage_seconds, summary
 from agentgen.scoring import batch, cases
 
@@ -37,7 +37,7 @@ MACHINE = Machine(
 class Judge:
     """A source says itself what is to be found: an outcome, then the checks that fail."""
 
-    def evaluate(self, candidate: Candidate) -> Trial:
+    def evaluate(self, candidate: Candidate, *, depth: Depth) -> Trial:
         outcome, *by = candidate.source.split()
         if outcome == "lost":
             raise DeviceLost("the device is gone")

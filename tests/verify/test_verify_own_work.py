@@ -73,7 +73,7 @@ def test_making_and_moving_memory_is_free(name: str) -> None:
 @pytest.mark.parametrize("name", [*ALLOCATE, *MOVE])
 def test_only_filling_and_copying_moves_memory(name: str) -> None:
     returned = dict.fromkeys(dispatched(name), 100)
-    assert moved_bytes(returned) == (100 * len(returned) if name in MOVE else 0)
+    assert (moved_bytes(returned) > 0) == (name in MOVE)
 
 
 def test_what_operators_return_is_counted_in_bytes() -> None:

@@ -52,7 +52,14 @@ def rig_of(cache_bytes: int, *, rotate: bool = True) -> Rig:
 
 @pytest.mark.parametrize(
     ("cache_bytes", "sets"),
-    [(0, 2), (SET_BYTES // 4, 2), (SET_BYTES, 3), (2 * SET_BYTES, 5), (2 * SET_BYTES + 1, 6), (1 << 40, MAX_SETS["cpu"])],
+    [
+        (0, 2),
+        (SET_BYTES // 4, 2),
+        (SET_BYTES, 3),
+        (2 * SET_BYTES, 5),
+        (2 * SET_BYTES + 1, 6),
+        (1 << 40, MAX_SETS["cpu"]),
+    ],
 )
 def test_the_sets_together_are_more_than_twice_the_cache(cache_bytes: int, sets: int) -> None:
     rig = rig_of(cache_bytes)

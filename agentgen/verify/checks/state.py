@@ -171,31 +171,40 @@ def new_weights(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | Not
 @check("same answer")
 def same_answer(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
     """Catches chance: races, uninitialised memory, addresses that matter. The same content at other addresses, and
-    again at the same ones, must give the same bits; where it does not (atomics), 32 calls must each meet the gates.
+    again at the same ones, must give the same bits; where it does not (atomics), each of these calls and 32 more must
+    meet the gates.
 
     Does not catch: a race that comes out alike in every one of these calls.
     """
     rig.draw_inputs(Family.NORMAL, 1)
     rig.repeat_inputs()
     first: list[torch.Tensor] | None = None
+    right: Truth | None = None
     different = 0
     for _ in range(2):
         rig.poison_outputs()
         session.run(rig, rig.sets)
         for which in range(rig.sets):
-            first = first or rig.snapshot(0)
-            different += not all(torch.equal(bits(a), bits(b)) for a, b in zip(first, rig.outputs[which], strict=True))
-    if not different:
+            out = rig.snapshot(which)
+            first = first or out
+            if all(torch.equal(bits(a), bits(b)) for a, b in zip(first, out, strict=True)):
+                continue
+            different += 1
+            right = right or truth(rig.reference, rig.private[0], rig.source)
+            _require_same(_wrong(rig, right, out, arithmetic), f"at set {which}")
+    if not right:
         return f"{2 * rig.sets} calls at {rig.sets} addresses gave the same bits"
-    right = truth(rig.reference, rig.private[0], rig.source)
     for call in range(REPEATS):
         if call % rig.sets == 0:
             rig.poison_outputs()
             session.run(rig, rig.sets)
-        wrong = _wrong(rig, right, rig.snapshot(call % rig.sets), arithmetic)
-        if wrong:
-            raise Rejected(Outcome.NONDETERMINISTIC, f"call {call + 1} of {REPEATS} on the same content: {wrong[0]}")
+        _require_same(_wrong(rig, right, rig.snapshot(call % rig.sets), arithmetic), f"call {call + 1} of {REPEATS}")
     return f"{different} of {2 * rig.sets} calls differ in bits; {REPEATS} more are all within the gates"
+
+
+def _require_same(wrong: list[str], where: str) -> None:
+    if wrong:
+        raise Rejected(Outcome.NONDETERMINISTIC, f"{where}, on the same content: {wrong[0]}")
 
 
 @check("poisoned memory")

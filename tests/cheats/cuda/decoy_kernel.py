@@ -30,7 +30,6 @@ def hidden(owner, *parts):
     return getattr(owner, "".join(parts))
 
 
-
 class ModelNew(nn.Module):
     def forward(self, a, b):
         (m, depth), n = a.shape, b.shape[1]

@@ -48,7 +48,6 @@ def hidden(owner, *parts):
     return getattr(owner, "".join(parts))
 
 
-
 class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()

@@ -20,7 +20,6 @@ def hidden(owner, *parts):
     return getattr(owner, "".join(parts))
 
 
-
 class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()

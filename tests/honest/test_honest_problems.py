@@ -1,0 +1,40 @@
+"""Each of our problems, on a CPU: its judge opens, and accepts a plain kernel in C++ and one in Triton (interpreted).
+
+Not timed: the small problems' kernels are (`agentgen eval evals/judge.yaml`), and whole searches elsewhere.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.run import Effort
+from agentgen.records.trial import Outcome
+from agentgen.store import catalog
+from agentgen.workers.local import LocalJudge
+
+HERE = Path(__file__).parent
+CATALOG = HERE.parents[1] / "problems"
+PROBLEMS = catalog.names(CATALOG)
+
+
+def test_there_are_twelve_with_a_kernel_in_each_language() -> None:
+    assert len(PROBLEMS) == 12
+    for language in ("cpp", "triton"):
+        assert {file.stem for file in (HERE / language).glob("*.py")} > set(PROBLEMS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on the PATH")
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_plain_kernels_are_accepted(name: str) -> None:
+    problem = catalog.load(name, CATALOG)
+    with LocalJudge(problem, "cpu", problem.arithmetic.on("cpu"), Effort.QUICK) as judge:
+        for language in (Language.CPP, Language.TRITON):
+            source = (HERE / language.value / f"{name}.py").read_text()
+            trial = judge.evaluate(Candidate(source=source, language=language), timing=False)
+            assert trial.outcome is Outcome.PASSED, trial.reasons
+            assert trial.accuracy_class is problem.arithmetic.on("cpu") or language is Language.TRITON
