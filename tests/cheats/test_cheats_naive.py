@@ -51,7 +51,8 @@ def _said_of(case: KernelCase) -> Verdict:
 
 
 def _cheats_with_time(case: KernelCase) -> bool:
-    return bool(case.metadata and case.metadata.fools == "time")
+    """Triton's interpreter has no time that anybody would believe."""
+    return bool(case.metadata and case.metadata.fools == "time") and language_of(case.inputs) is not Language.TRITON
 
 
 def ask(harness: NaiveHarness, case: KernelCase) -> Verdict:

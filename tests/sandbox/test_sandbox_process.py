@@ -140,7 +140,9 @@ def test_a_candidate_goes_all_the_way(guest: ProcessGuest) -> None:
     weights = {"do": "weights", "workload": "main", "region": "io", "assign": {"weight": 2}, "load": False}
     assert ask(guest, weights)["ok"]
     window = {"do": "window", "workload": "main", "region": "io", "inputs": [[0]], "outputs": [[1]], "calls": 3}
-    answer = ask(guest, {**window, "shot": 0, "record": True, "hold": False, "arm": False, "layouts": [None]})
+    answer = ask(
+        guest, {**window, "shot": 0, "record": True, "hold": False, "arm": False, "sample": True, "layouts": [None]}
+    )
     assert answer["ok"], answer
     assert answer["seconds"] > 0
     assert answer["dispatched"] == {"aten.mul.Tensor": 3}

@@ -34,6 +34,9 @@ MACHINE = Machine(
 )
 
 
+PLACES = {"values": "values: main"}
+
+
 class Judge:
     """A source says itself what is to be found: an outcome, then the checks that fail."""
 
@@ -48,7 +51,7 @@ class Judge:
             machine=MACHINE,
             outcome=Outcome(outcome),
             reasons=("because",) if outcome != "PASSED" else (),
-            checks=tuple(Check(name=f"{name}: main", passed=False, evidence="wrong") for name in by),
+            checks=tuple(Check(name=PLACES.get(name, name), passed=False, evidence="wrong") for name in by),
             seconds={"build": 0.5 + len(candidate.source)},
         )
 

@@ -278,7 +278,9 @@ def test_judge_and_guest_write_to_the_same_device_memory(guest: ProcessGuest, pa
         x.copy_(torch.arange(3000.0, device=DEVICE).view(3, 1000) + round_)
         y.fill_(-1)
         torch.cuda.synchronize()
-        answer = ask({**window, "shot": 0, "record": False, "hold": False, "arm": False, "layouts": [None]})
+        answer = ask(
+            {**window, "shot": 0, "record": False, "hold": False, "arm": False, "sample": False, "layouts": [None]}
+        )
         assert answer["ok"], answer
         assert torch.equal(y, 2 * x)
     del x, y

@@ -200,7 +200,7 @@ def test_weights_that_are_kept(rig: Rig, forward: str, more: str, how: str) -> N
 @pytest.mark.parametrize("share", ["(self.calls % 2)", "(self.calls == 30)"], ids=["every second", "one of thirty"])
 def test_chance_beyond_the_gates(rig: Rig, share: str) -> None:
     forward = f"return self.answer(x) * (1 + (self.calls % 2) * 2e-7 + {share} * 1e-3)"
-    stopped(same_answer, rig, torch_conv(forward), Outcome.NONDETERMINISTIC, "of 32 on the same content")
+    stopped(same_answer, rig, torch_conv(forward), Outcome.NONDETERMINISTIC, "on the same content")
 
 
 @pytest.mark.parametrize(
