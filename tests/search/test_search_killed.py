@@ -9,6 +9,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from search_factories import ReplayJudge, ScriptedModel
 from search_script import DONE, contents, script, search
 
@@ -78,6 +79,7 @@ def done_already(ledger: Ledger) -> set[str]:
     return answered | {trial.candidate for trial in ledger.trials("run-1")}
 
 
+@pytest.mark.slow
 def test_fifty_kills_at_random_moments(ledger: Ledger, tmp_path: Path) -> None:
     begin = time.monotonic()
     search(ledger, LoggedModel(tmp_path / "whole.log"), LoggedJudge(tmp_path / "whole.log"))

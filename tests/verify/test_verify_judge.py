@@ -280,6 +280,7 @@ getattr(functools, "__di" + "ct__").update(partial=early)
 """
 
 
+@pytest.mark.slow
 def test_work_done_before_the_clock_starts_has_inputs_that_are_gone(judge: LocalJudge) -> None:
     trial = judge.evaluate(Candidate(source=f"{cpp_source()}\n{WORKS_WHEN_ARMED}", language=Language.CPP))
     refused(trial, Outcome.WRONG_VALUES, "timed window")
