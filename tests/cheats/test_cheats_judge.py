@@ -1,7 +1,4 @@
-"""What the screen refuses is refused without it as well: a judge that does not even read the text.
-
-The others are judged as they are by `agentgen eval evals/judge.yaml`, which CI runs.
-"""
+"""Each cheat is refused for what it is, by a judge that does not even read its text."""
 
 from __future__ import annotations
 
@@ -10,23 +7,14 @@ from collections.abc import Iterator
 import pytest
 from corpus import DATASET, ROOT, Bank, bank, corpus, file_of, parameters, verdict
 
-from agentgen.records.candidate import Candidate
-from agentgen.records.problem import OwnWork
-from agentgen.scoring.cases import KernelCase, language_of, load
+from agentgen.scoring.cases import KernelCase, load
 from agentgen.store import catalog
-from agentgen.verify.checks.screens import screen
-from agentgen.verify.findings import Findings, Rejected
 
 CHEATS = corpus("cpu", honest=False)
 
 
-def screened(case: KernelCase) -> bool:
-    candidate = Candidate(source=file_of(case.inputs.kernel).read_text(), language=language_of(case.inputs))
-    try:
-        screen(Findings(), candidate, OwnWork.STRICT)
-    except Rejected:
-        return True
-    return False
+BUSY = {"clocks agree", "instruments agree", "every call counts", "neighbouring shapes"}
+"""What may find a cheat first on a machine that is slowed by others."""
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +24,12 @@ def judges() -> Iterator[Bank]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", parameters([case for case in CHEATS if screened(case)]))
+@pytest.mark.parametrize("case", parameters(CHEATS))
 def test_it_is_refused_without_the_screen(judges: Bank, case: KernelCase) -> None:
-    assert not verdict(judges.of(case), case, off=["screen"]).accepted
+    found = verdict(judges.of(case), case, off=["screen"])
+    assert not found.accepted
+    assert case.expected_output
+    assert found.caused_by(case.expected_output) or BUSY & set(found.by), found
 
 
 def test_the_set_is_large_and_each_mechanism_counts_once() -> None:
