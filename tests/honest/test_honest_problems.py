@@ -41,4 +41,3 @@ def test_plain_kernels_are_accepted(name: str) -> None:
             source = (HERE / language.value / f"{name}.py").read_text()
             trial = judge.evaluate(Candidate(source=source, language=language), timing=False)
             assert trial.outcome is Outcome.PASSED, trial.reasons
-            assert trial.accuracy_class is problem.arithmetic.on("cpu") or language is Language.TRITON
