@@ -71,12 +71,13 @@ def _fields(pid: int) -> list[str]:
 
 
 def _parent(pid: int) -> int | None:
-    """Returns a process's parent; None for one that is gone or only waits to be reaped."""
+    """Returns a process's parent; None for one that is gone. One that ended and that its parent never waited for is still
+    there: its time is in nobody's account."""
     try:
         fields = _fields(pid)
     except OSError:
         return None
-    return None if fields[0] in "ZX" else int(fields[_PPID])
+    return None if fields[0] == "X" else int(fields[_PPID])
 
 
 def _name(pid: int) -> str:

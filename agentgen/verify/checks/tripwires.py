@@ -104,8 +104,8 @@ def alone(before: Kin, after: Kin, timed_s: float) -> str:
         after: What it has when its last window has ended.
         timed_s: Length of all windows together.
     """
-    if after.living:
-        raise Rejected(Outcome.CHEATED, f"processes of its own live while it is timed: {', '.join(after.living[:4])}")
+    if living := before.living + after.living:
+        raise Rejected(Outcome.CHEATED, f"processes of its own live while it is timed: {', '.join(living[:4])}")
     if after.unseen:
         raise Rejected(Outcome.CHEATED, "it ignores SIGCHLD: the time of its children would not be counted")
     gone_s = after.gone_s - before.gone_s
