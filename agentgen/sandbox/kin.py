@@ -71,8 +71,8 @@ def _fields(pid: int) -> list[str]:
 
 
 def _parent(pid: int) -> int | None:
-    """Returns a process's parent; None for one that is gone. One that ended and that its parent never waited for is still
-    there: its time is in nobody's account."""
+    """Returns a process's parent; None for one that is gone. One that ended and that its parent never waited for is
+    still there: its time is in nobody's account."""
     try:
         fields = _fields(pid)
     except OSError:
