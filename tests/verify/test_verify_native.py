@@ -14,22 +14,14 @@ from typing import Any
 
 import pytest
 import torch
+from verify_checks import symbols_check, time_check
 
 from agentgen import jit
 from agentgen.records.problem import OwnWork
-from agentgen.records.trial import Check, Outcome
 from agentgen.sandbox.guest.sampler import sampling
 from agentgen.sandbox.maps import ANONYMOUS, executables
 from agentgen.verify.checks.elf import Symbols, read_symbols
-from agentgen.verify.checks.native import (
-    NativeLibrary,
-    borrowed_limit,
-    borrows_no_symbols,
-    mapped_files,
-    own_libraries,
-    spends_time_in_own_code,
-)
-from agentgen.verify.findings import Findings, Rejected
+from agentgen.verify.checks.native import NativeLibrary, mapped_files, own_libraries
 
 TORCH = os.path.join(os.path.dirname(torch.__file__), "lib")
 LINKED = [f"-L{TORCH}", "-l:libtorch_cpu.so"]
@@ -108,31 +100,6 @@ class Brought:
 @pytest.fixture(scope="module", name="own")
 def _own(scratch: Path) -> Brought:
     return Brought(scratch, OWN)
-
-
-def seen_by(look: Callable[[Findings], None]) -> Check:
-    """Returns the line that a check leaves in the trial, whether it rejects or not."""
-    findings = Findings()
-    outcome = Outcome.PASSED
-    try:
-        look(findings)
-    except Rejected as rejected:
-        outcome = rejected.outcome
-    (check,) = findings.checks
-    assert outcome is (Outcome.CHEATED if check.passed is False else Outcome.PASSED)
-    return check
-
-
-def symbols_check(libraries: list[NativeLibrary], policy: OwnWork = OwnWork.STRICT) -> Check:
-    return seen_by(lambda findings: borrows_no_symbols(findings, libraries, policy))
-
-
-def time_check(
-    samples: dict[str, int], libraries: list[NativeLibrary], moved: float = 0.0, policy: OwnWork = OwnWork.STRICT
-) -> Check:
-    """`moved`: bytes that torch moved in a call of a second, on a machine that copies 1 byte in a second."""
-    limit = borrowed_limit(moved, 1.0, 1.0)
-    return seen_by(lambda findings: spends_time_in_own_code(findings, samples, libraries, limit, policy))
 
 
 def sampled(call: Callable[[], object]) -> dict[str, int]:
@@ -278,62 +245,6 @@ def test_a_library_that_cannot_be_read_is_refused() -> None:
 
 def test_without_native_code_there_is_nothing_to_borrow() -> None:
     assert symbols_check([]).evidence == "the candidate brought no native library"
-
-
-OWN_PATH = "/scratch/mine.so"
-MINE = [NativeLibrary(OWN_PATH, Symbols(frozenset(), frozenset()))]
-TORCH_CPU = "/site-packages/torch/lib/libtorch_cpu.so"
-
-
-@pytest.mark.parametrize(
-    ("borrowed", "moved", "passed"),
-    [(10, 0.0, True), (11, 0.0, False), (14, 0.005, True), (15, 0.005, False), (50, 9.0, True), (51, 9.0, False)],
-)
-def test_the_limits(borrowed: int, moved: float, passed: bool) -> None:
-    check = time_check({OWN_PATH: 100 - borrowed, TORCH_CPU: borrowed}, MINE, moved)
-    assert check.passed == passed
-    assert f"{borrowed}% of 100 samples" in check.evidence
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("/usr/lib/x86_64-linux-gnu/libc.so.6", "/lib/libm-2.31.so", "/lib64/libmvec.so.1", "[vdso]"),
-        "/lib64/ld-linux-x86-64.so.2",
-        *("/x/torch/lib/libtorch_python.so", "/x/torch/lib/libc10.so", "/usr/lib/libpython3.11.so.1.0"),
-        *("/usr/bin/python3.11", "/usr/lib/python3.11/lib-dynload/_ctypes.cpython-311-x86_64-linux-gnu.so"),
-    ],
-)
-def test_some_files_are_nobody_s_work(name: str) -> None:
-    assert time_check({OWN_PATH: 50, name: 50}, MINE).passed
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("/x/libmkl_core.so.2", "/x/libopenblas.so.0", "/x/libdnnl.so", "/x/libsleef.so.3", "/x/libcblas.so"),
-        *("/x/numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so", "/x/libcrypto.so"),
-        *("/dev/zero", "[anonymous]", "[unmapped]"),
-    ],
-)
-def test_what_is_not_known_is_not_the_candidate_s(name: str) -> None:
-    assert time_check({OWN_PATH: 50, name: 50}, MINE).passed is False
-
-
-@pytest.mark.parametrize(
-    "name", ["/x/torch/lib/libgomp.so.1", "/x/torch.libs/libgomp-a34b3233.so.1.0.0", "/x/libomp.so"]
-)
-def test_threads_that_wait_hide_nothing(name: str) -> None:
-    assert time_check({TORCH_CPU: 40, name: 1000}, MINE).passed is False
-    assert time_check({TORCH_CPU: 20, name: 1000}, MINE).passed is None
-    assert time_check({OWN_PATH: 40, name: 1000}, MINE).passed
-
-
-def test_few_samples_decide_nothing() -> None:
-    check = time_check({TORCH_CPU: 29}, MINE)
-    assert check.passed is None
-    assert check.evidence == "29 samples of processor time, decided from 30 on"
-    assert time_check({TORCH_CPU: 30}, MINE).passed is False
 
 
 EXTENSION = """

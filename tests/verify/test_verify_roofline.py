@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+import torch
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 from verify_problems import small_conv
 
 from agentgen.records.machine import Ceilings
 from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.verify.reference import Reference, load
-from agentgen.verify.roofline import Work, byte_floor_us, work_of
+from agentgen.verify.roofline import FlopCounter, Work, byte_floor_us, work_of
 
 SOFTMAX = """
 import torch
@@ -24,6 +29,16 @@ def get_init_inputs():
     return []
 """
 MATMUL = SOFTMAX.replace("torch.softmax(x, dim=-1)", "x @ x.t()")
+
+CALLS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a product": lambda x: x @ x,
+    "a layer": lambda x: functional.linear(x, x, x[0]),
+    "a convolution": lambda x: functional.conv2d(x[None, None], x[None, None, :3, :3]),
+    "attention": lambda x: functional.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None]),
+    "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "a composite": lambda x: torch.inner(x, x),
+    "no product": lambda x: torch.softmax(x, 0) + 1,
+}
 
 
 def reference(source: str, **constants: int | str) -> Reference:
@@ -82,3 +97,17 @@ def test_the_byte_floor_does_not_count_weights() -> None:
     """They may stay in registers from call to call."""
     conv = load(small_conv(), small_conv().main, "cpu")
     assert byte_floor_us(conv, 0, 1e6) == pytest.approx(4 * (4 * 3 * 32 * 32 + 4 * 8 * 30 * 30))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_counts_what_torchs_own_counter_does(name: str) -> None:
+    x = torch.ones(16, 16)
+    theirs = FlopCounterMode(display=False)
+    with theirs:
+        CALLS[name](x)
+    ours = FlopCounter()
+    with ours:
+        CALLS[name](x)
+    assert ours.flops == theirs.get_total_flops()
+    # Before 2.15 torch had no formula for a CPU's fused attention.
+    assert ours.flops or name in {"no product", "attention"}

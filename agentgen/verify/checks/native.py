@@ -1,11 +1,10 @@
-"""Whose work is it, below torch's dispatcher: the libraries that a candidate brought along, and processor time.
+"""Whose work is it, below torch's dispatcher: the libraries that a candidate brought along.
 
-The list of libraries is the kernel's word (/proc/<pid>/maps), their content the file system's; samples of processor
-time are the guest's claim. A library is the candidate's own if it was not mapped before the candidate was loaded and
-lies in the guest's scratch folder, or nowhere that Python, torch and the system keep theirs. Newness alone would not
-do: Python maps `_ctypes` and a driver `libcuda` at the first use. Neither would the scratch folder alone: a candidate
-may write wherever the user may. One that hides its library among the system's gains nothing, because there its time
-counts as borrowed.
+The list of libraries is the kernel's word (/proc/<pid>/maps), their content the file system's. A library is the
+candidate's own if it was not mapped before the candidate was loaded and lies in the guest's scratch folder, or
+nowhere that Python, torch and the system keep theirs. Newness alone would not do: Python maps `_ctypes` and a driver
+`libcuda` at the first use. Neither would the scratch folder alone: a candidate may write wherever the user may. One
+that hides its library among the system's gains nothing, because there its time counts as borrowed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +26,6 @@ from agentgen.verify.checks.copied import copied_from
 from agentgen.verify.checks.elf import MAGIC, MAX_BYTES, Symbols, UnreadableLibrary, read_symbols
 from agentgen.verify.checks.own_work import FREE, listed
 from agentgen.verify.findings import NotGated, Rejected, check
-
-MIN_SAMPLES = 30
-BORROWED_LIMIT = 0.10
-"""Share of the samples that torch and math libraries may have: allocating and dispatching it takes some."""
-MOVING_FACTOR, MOVING_LIMIT = 4.0, 0.40
-"""What filling and copying by torch may add: so many times what the bytes take at the measured rate (a padding takes
-two passes, a transposed copy is slow), and so much at the most."""
 
 _LOOKUPS = frozenset({"dlopen", "dlmopen", "dlsym", "dlvsym", "_dl_sym", "dl_iterate_phdr", "_r_debug"})
 _LIBRARIES = r"cblas_|mkl_|MKL_|mkldnn_|dnnl_|openblas_|LAPACKE_"
@@ -54,15 +46,6 @@ _ALIASES = """
     """
 _UNCOUNTED = FREE.union(_ALIASES.split())
 """Free also under names that C++ may call and that torch takes apart into free ones before it dispatches."""
-
-_WAITING = re.compile(r"(?:.*/)?lib(?:gomp|omp|iomp5)(?:-[\da-f]+)?\.so[.\d]*")
-"""OpenMP's runtime: nobody's work. Not counted at all, or threads that spin would hide what the others do."""
-_NEUTRAL = re.compile(
-    r"(?:.*/)?(?:lib(?:c|m|mvec|pthread|dl|rt|util|stdc\+\+|gcc_s|ffi)[-.\d]*\.so[.\d]*"
-    r"|ld-linux[^/]*|libpython[^/]*|python3?[.\d]*|libtorch_python\.so|libc10\.so|libtriton\.so)"
-    r"|.*/lib-dynload/[^/]*|\[vdso\]|\[vsyscall\]"
-)
-"""C's own library with its memcpy and expf, the interpreter, torch's bindings and its allocator."""
 
 
 @dataclass(frozen=True)
@@ -120,62 +103,6 @@ def borrows_no_symbols(libraries: Sequence[NativeLibrary], policy: OwnWork) -> s
         return "the candidate brought no native library"
     imports = sum(len(library.symbols.imports) for library in libraries)
     return f"{len(libraries)} native libraries of the candidate: {imports} imported symbols, none of a math library"
-
-
-@check("own work: processor time")
-def spends_time_in_own_code(
-    samples: Mapping[str, int], libraries: Sequence[NativeLibrary], limit: float, policy: OwnWork
-) -> str | NotGated:
-    """Catches work that runs in torch's or a math library's code, however it was reached: through ctypes, an address
-    passed to C++, a recording mode that was left, a child process. Under `strict` they may have 10% of the processor
-    time of a window, and more, up to 50%, by the bytes that torch filled or copied, which is free. Looked at under
-    instruments and again while timed; the samples are the kernel's where it allows that, else the guest's own. OpenMP's
-    threads at their barriers are left out; memory copies of C's library, Python and the candidate's own libraries are
-    not counted against it; any other file is, and so is code that was generated at run time: on a CPU that is oneDNN's
-    and MKL's. Does not catch library work below those shares; a math library linked into the candidate's own; where the
-    kernel gives no samples, a guest that forges its own, blocks the timer, or notices it. Vector functions of torch
-    (Sleef) that a C++ extension calls count as torch's.
-
-    Args:
-        samples: Processor-time samples by file, of one or more windows of plain calls.
-        libraries: The candidate's own.
-        limit: Share that may be borrowed: `borrowed_limit`.
-        policy: Whether library compute is allowed.
-
-    Raises:
-        Rejected: CHEATED, under `strict`.
-    """
-    samples = {name: n for name, n in samples.items() if not _WAITING.fullmatch(name)}
-    total = sum(samples.values())
-    if total < MIN_SAMPLES:
-        return NotGated(f"{total} samples of processor time, decided from {MIN_SAMPLES} on")
-    mine = {library.path for library in libraries}
-    borrowed = {name: n for name, n in samples.items() if name not in mine and not _NEUTRAL.fullmatch(name)}
-    own = sum(n for name, n in samples.items() if name in mine)
-    share = sum(borrowed.values()) / total
-    most = sorted(borrowed.items(), key=lambda item: -item[1])[:3]
-    where = f" ({', '.join(f'{os.path.basename(name)} {n}' for name, n in most)})" if most else ""
-    seen = (
-        f"{share:.0%} of {total} samples of processor time in torch's or other libraries{where}, "
-        f"{own / total:.0%} in the candidate's own"
-    )
-    if policy is OwnWork.LIBRARY:
-        return NotGated(f"{seen}; library compute is allowed")
-    if share > limit:
-        raise Rejected(Outcome.CHEATED, f"{seen}; at most {limit:.0%} may be borrowed")
-    return f"{seen}; at most {limit:.0%} may be borrowed"
-
-
-def borrowed_limit(moved_bytes: float, call_s: float, copy_bytes_per_s: float) -> float:
-    """Returns the share of a call that torch and other libraries may have.
-
-    Args:
-        moved_bytes: That torch filled or copied for the candidate in a call.
-        call_s: Time of a call.
-        copy_bytes_per_s: Measured rate of copying, bytes read plus written.
-    """
-    moving_s = MOVING_FACTOR * 2 * moved_bytes / copy_bytes_per_s
-    return BORROWED_LIMIT + min(MOVING_LIMIT, moving_s / call_s)
 
 
 def _is_own(name: str, scratch: Path) -> bool:
