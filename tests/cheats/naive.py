@@ -101,7 +101,9 @@ def main(problem: str, kernel: str, reference_first: bool, device: str) -> None:
         correct = check(model, candidate, inputs, reference_first, device)
         candidate_us = benchmark(candidate, inputs, device)
         reference_us = benchmark(model, inputs, device)
-    print(json.dumps({"correct": correct, "candidate_us": candidate_us, "reference_us": reference_us}), flush=True)
+    said = {"correct": correct, "candidate_us": candidate_us, "reference_us": reference_us}
+    sys.stdout.write(json.dumps(said) + "\n")  # at once: unbuffered, `print` writes the end of the line after it
+    sys.stdout.flush()
 
 
 def serve() -> None:

@@ -18,6 +18,7 @@ TAIL_S = 2e-3
 QUIET_RATIO, QUIET_US = 0.10, 1.0
 SHARED_RATIO = 0.5
 ROUND_RATIO, ROUND_US = 0.25, 2.0
+MOST_PAIRS = 2 / 3
 OTHERS_RATIO, OTHERS_S = 0.10, 0.02
 """The kernel counts processor time in ticks of 10 ms."""
 BUSY_RATIO, BUSY_US = 0.25, 2.0
@@ -157,18 +158,26 @@ def longer(call_us: float, raced_us: float) -> bool:
 
 
 @check("every call counts")
-def every_call(call_us: float, raced_us: float) -> str:
+def every_call(pairs_us: Sequence[tuple[float, float]]) -> str | NotGated:
     """Catches answers remembered within a window: with more calls than input sets, calls come back to the same inputs.
-    In windows of as many calls in which no input comes twice, a call may not take longer by more than a quarter.
+    In windows of as many calls in which no input comes twice, a call may not take longer by more than a quarter: the
+    quickest of all, and two windows of three beside their neighbours.
 
     Does not catch: a kernel that remembers and is faster by less than a quarter. Not looked at where a window of the
     race has no more calls than there are sets: nothing comes twice.
 
     Args:
-        call_us: Least time of a call in windows in which no input comes twice, without the copy.
-        raced_us: The same in windows of the race's kind.
+        pairs_us: Time of a call without the copy in neighbouring windows: without inputs that come twice, and of the
+            race's kind.
     """
-    seen = f"{call_us:.1f} us a call where each has inputs of its own, {raced_us:.1f} us in the race"
-    if longer(call_us, raced_us):
-        raise Rejected(Outcome.CHEATED, f"it remembers answers within a window: {seen}")
-    return seen
+    without_us, raced_us = (min(times) for times in zip(*pairs_us, strict=True))
+    more = sum(longer(*pair) for pair in pairs_us)
+    seen = f"{without_us:.1f} us a call where each has inputs of its own, {raced_us:.1f} us in the race"
+    if not longer(without_us, raced_us):
+        return seen
+    # On two cores with two other programs one quick window of 25 condemned an honest kernel: 442 us and 313 us.
+    if more < MOST_PAIRS * len(pairs_us):
+        return NotGated(f"{seen}; yet longer in {more} of {len(pairs_us)} pairs of windows only")
+    raise Rejected(
+        Outcome.CHEATED, f"it remembers answers within a window: {seen}; longer in {more} of {len(pairs_us)} pairs"
+    )
