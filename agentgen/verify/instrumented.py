@@ -1,25 +1,29 @@
 """Whose work is it? A guest of its own runs `main` under instruments, then on poisoned memory; on a CPU the sampler of
-processor time looks at the timed windows as well, where a candidate that knows the instruments would do otherwise."""
+processor time looks at the timed windows as well, where a candidate that knows the instruments would do otherwise, and
+where one that knows the guest's runner would spare itself the copy of its outputs."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import Arithmetic, Problem
+from agentgen.sandbox.perf import PERIOD_NS
 from agentgen.verify.checks import native, own_work, processor, state
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.checks.kernels import own_kernels
 from agentgen.verify.claims import Claim
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
+from agentgen.verify.inputs import spec_bytes
+from agentgen.verify.reference import Reference
 from agentgen.verify.rig import Rig
-from agentgen.verify.session import Session, Timed
+from agentgen.verify.session import Session
+from agentgen.verify.timing import Race
 
 LONGEST_RECORDED_S = 20.0
 RECORDED_S = 0.3
@@ -111,20 +115,26 @@ def _account(
     processor.spends_time_in_own_code(findings, processor.shares(samples, libraries), limit, policy)
 
 
-def whose_time(
-    judge: Holder, session: Session, seen: Instrumented, timed: tuple[Sequence[Timed], int], findings: Findings
-) -> None:
-    """Looks at the processor time of timed windows, of so many calls each, and at the libraries of the guest that was
-    timed."""
-    windows, calls = timed
+def whose_time(judge: Holder, session: Session, seen: Instrumented, raced: Race, findings: Findings) -> None:
+    """Looks at the processor time of timed windows, and at the libraries of the guest that was timed."""
     samples: Counter[str] = Counter()
-    for window in windows:
+    for window in raced.windows:
         samples.update(window.samples)
-    call_s = median(window.seconds for window in windows) / calls
+    call_s = median(window.seconds for window in raced.windows) / raced.calls
     libraries, policy = session.libraries(), judge.problem.own_work
     limit = processor.borrowed_limit(seen.moved_bytes, call_s, judge.copy_bytes_per_s)
     native.borrows_no_symbols.at("timed")(findings, libraries, policy)
     processor.spends_time_in_own_code.at("timed")(findings, processor.shares(samples, libraries), limit, policy)
+    if session.sampled_by_kernel:
+        copies = raced.calls * len(raced.windows)
+        copying_s = copies * 2 * _copied_bytes(judge.main.reference) / judge.copy_bytes_per_s
+        processor.copies_outputs(findings, samples, libraries, 1e9 * copying_s / PERIOD_NS)
+
+
+def _copied_bytes(reference: Reference) -> int:
+    """Returns the bytes of a call's outputs that C's library copies: of another layout than contiguous, torch does."""
+    outputs = zip(reference.outputs, reference.output_strides, strict=True)
+    return sum(spec_bytes(spec) for spec, strides in outputs if strides is None)
 
 
 def _recorded_calls(judge: Holder, call_s: float) -> int:

@@ -176,7 +176,7 @@ class Judge:
         result = self.race_at(session, self.main, self._watch, self._baselines, self._quiet_us, findings)
         tripwires.alone(findings, before, session.kin(), sum(window.seconds for window in result.windows))
         if self.device == "cpu":
-            instrumented.whose_time(self, session, seen, (result.windows, result.calls), findings)
+            instrumented.whose_time(self, session, seen, result, findings)
         tripwires.undisturbed(findings, result.baselines_us, self._quiet_us, shared=self.device == "cpu")
         return result
 

@@ -101,7 +101,7 @@ class Session:
             hold: The guest keeps the outputs as they are returned, until `collect`.
         """
         message = {**message_of(rig, calls, 0), "record": record, "hold": hold}
-        message["sample"] = self.guest.samples() is None
+        message["sample"] = not self.sampled_by_kernel
         claim = self._command({**message, "inputs": rows} if rows else message, (), FIRST_CALL_S)
         seen = self.guest.samples()
         return claim if seen is None else claim.model_copy(update={"samples": dict(seen)})
@@ -122,7 +122,7 @@ class Session:
         """Runs the same window under the judge's clock."""
         if self.page is not None:
             return self._gated(rig, calls, self.page, watcher)
-        self._command({**message_of(rig, calls, 0), "arm": True, "sample": self.guest.samples() is None}, (), CALLS_S)
+        self._command({**message_of(rig, calls, 0), "arm": True, "sample": not self.sampled_by_kernel}, (), CALLS_S)
         # Between the two, and with the guest stopped: what is worked on before `go` has inputs that are gone by then.
         self.guest.pause()
         watcher.before()
@@ -173,6 +173,11 @@ class Session:
             self._answer(CALLS_S)
         claim = self._command({"do": "finish"}, (), CALLS_S)
         return Timed(seconds, time.perf_counter() - start, claim, {})
+
+    @property
+    def sampled_by_kernel(self) -> bool:
+        """Whether samples of processor time are taken from outside the guest."""
+        return self.guest.samples() is not None
 
     def alive(self) -> bool:
         """Whether the guest still answers, and its device with it."""

@@ -6,10 +6,11 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import harness as naive
 import pytest
 from mutants import without
 
-from agentgen.records.candidate import Candidate
+from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import DeviceType
 from agentgen.records.run import Effort
 from agentgen.sandbox.process import BOTH_SIDES
@@ -53,6 +54,18 @@ def verdict(judge: Judge, case: KernelCase, off: Collection[str]) -> Verdict:
     candidate = Candidate(source=source, language=language_of(case.inputs))
     with without(off):
         return Verdict.of(evaluate(judge, candidate, lambda _: None, timing=True, depth=case.inputs.depth))
+
+
+def cheats_with_time(case: KernelCase) -> bool:
+    """Whether a cheat's answers are right and its time is not. Triton's interpreter has none that anybody believes."""
+    return bool(case.metadata and case.metadata.fools == "time") and language_of(case.inputs) is not Language.TRITON
+
+
+def ask(harness: naive.NaiveHarness, case: KernelCase) -> naive.Verdict:
+    """Returns what the naive harness says of a case."""
+    assert case.metadata
+    problem, kernel = file_of(case.inputs.problem), file_of(case.inputs.kernel)
+    return harness.verdict(problem, kernel, reference_first=case.metadata.reference_first)
 
 
 class Bank:

@@ -1,4 +1,4 @@
-"""Each cheat fools a harness as many have written it: one that fools nothing would prove nothing."""
+"""Each cheat with answers fools a harness as many have written it: one that fools nothing would prove nothing."""
 
 from __future__ import annotations
 
@@ -8,32 +8,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from corpus import ROOT, corpus, file_of, parameters
+from corpus import ROOT, ask, cheats_with_time, corpus, parameters
 from harness import NaiveHarness, Verdict
 
 from agentgen.records.candidate import Language
 from agentgen.scoring.cases import KernelCase, language_of
 
 pytestmark = pytest.mark.slow
-ATTEMPTS = 5
-GAIN = 0.7
-"""A cheat of the clock must come out in less than this share of torch's own time."""
-
-
-@pytest.fixture(scope="module")
-def naive() -> Iterator[NaiveHarness]:
-    with NaiveHarness() as harness:
-        yield harness
-
-
-CASES = corpus("cpu", honest=False)
+CASES = [case for case in corpus("cpu", honest=False) if not cheats_with_time(case)]
 
 
 @pytest.fixture(scope="module")
 def verdicts() -> Iterator[Mapping[str, Future[Verdict]]]:
-    """What it says of all that cheat with their answers, two at a time. Those that cheat with time are asked alone."""
+    """What it says of all, two at a time."""
     with ThreadPoolExecutor(2, initializer=_start_harnesses) as pool:
-        yield {str(case.name): pool.submit(_said_of, case) for case in CASES if not _cheats_with_time(case)}
+        yield {str(case.name): pool.submit(_said_of, case) for case in CASES}
         for harness in _STARTED:
             harness.__exit__()
 
@@ -51,34 +40,9 @@ def _said_of(case: KernelCase) -> Verdict:
     return ask(_MINE.interpreted if language_of(case.inputs) is Language.TRITON else _MINE.plain, case)
 
 
-def _cheats_with_time(case: KernelCase) -> bool:
-    """Triton's interpreter has no time that anybody would believe."""
-    return bool(case.metadata and case.metadata.fools == "time") and language_of(case.inputs) is not Language.TRITON
-
-
-def ask(harness: NaiveHarness, case: KernelCase) -> Verdict:
-    assert case.metadata
-    problem, kernel = file_of(case.inputs.problem), file_of(case.inputs.kernel)
-    return harness.verdict(problem, kernel, reference_first=case.metadata.reference_first)
-
-
-@pytest.mark.parametrize("case", parameters([case for case in CASES if not _cheats_with_time(case)]))
+@pytest.mark.parametrize("case", parameters(CASES))
 def test_it_fools_the_naive_harness(verdicts: Mapping[str, Future[Verdict]], case: KernelCase) -> None:
     assert verdicts[str(case.name)].result(timeout=300).correct
-
-
-@pytest.mark.parametrize("case", parameters([case for case in CASES if _cheats_with_time(case)]))
-def test_it_fools_the_naive_clock(naive: NaiveHarness, case: KernelCase) -> None:
-    # Once is enough: on a machine that others use too, a kernel that does nothing may take 8 ms for it.
-    said = [ask(naive, case)]
-    while not _gains(said[-1]) and len(said) < ATTEMPTS:
-        said.append(ask(naive, case))
-    assert all(verdict.correct for verdict in said)
-    assert _gains(said[-1]), said
-
-
-def _gains(said: Verdict) -> bool:
-    return said.candidate_us < GAIN * said.reference_us
 
 
 HONEST = """
@@ -90,6 +54,12 @@ class ModelNew(nn.Module):
     def forward(self, a, b):
         return a @ b OFFSET
 """
+
+
+@pytest.fixture(scope="module")
+def naive() -> Iterator[NaiveHarness]:
+    with NaiveHarness() as harness:
+        yield harness
 
 
 @pytest.mark.parametrize(("offset", "right"), [("", True), ("+ 1", False), ("* 1.1", False)])

@@ -31,6 +31,7 @@ ALONE = {
     "values while timed": "cpp/specialised_when_timed",
     "clocks agree": "cpp/patched_perf_counter",
     "every call counts": "cpp/memo_used_once",
+    "outputs are copied": "cpp/runner_replaced",
     "neighbouring shapes": "cpp/only_whole_vectors",
     "guard pages": "cpp/scratch_overrun",
 }

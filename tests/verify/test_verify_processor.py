@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from verify_checks import time_check
+from verify_checks import copy_check, time_check
 
 from agentgen.records.problem import OwnWork
 from agentgen.verify.checks.elf import Symbols
@@ -95,3 +95,21 @@ def test_few_samples_decide_nothing() -> None:
     assert check.passed is None
     assert check.evidence == "29 samples of processor time, decided from 30 on"
     assert time_check({TORCH_CPU: 30}, MINE).passed is False
+
+
+C_LIBRARY = "/usr/lib/x86_64-linux-gnu/libc.so.6"
+
+
+@pytest.mark.parametrize(
+    ("due", "seen", "passed"),
+    [(100.0, 90, True), (100.0, 29, True), (100.0, 28, False), (20.0, 1, True), (20.0, 0, False), (19.0, 0, None)],
+)
+def test_outputs_that_nobody_copies_are_missed(due: float, seen: int, passed: bool | None) -> None:
+    check = copy_check({OWN_PATH: 100, C_LIBRARY: seen}, MINE, due)
+    assert check.passed is passed
+
+
+def test_a_library_of_the_candidate_s_that_is_called_as_c_s_is_its_own() -> None:
+    libraries = [NativeLibrary("/scratch/libc.so.6", MINE[0].symbols)]
+    assert copy_check({"/scratch/libc.so.6": 100}, libraries, 100.0).passed is False
+    assert copy_check({"/lib/libc-2.31.so": 100}, libraries, 100.0).passed

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Check, Outcome
 from agentgen.verify.checks.native import NativeLibrary, borrows_no_symbols
-from agentgen.verify.checks.processor import borrowed_limit, shares, spends_time_in_own_code
+from agentgen.verify.checks.processor import borrowed_limit, copies_outputs, shares, spends_time_in_own_code
 from agentgen.verify.findings import Findings, Rejected
 
 
@@ -34,3 +34,7 @@ def time_check(
     """`moved`: bytes that torch moved in a call of a second, on a machine that copies 1 byte in a second."""
     limit = borrowed_limit(moved, 1.0, 1.0)
     return seen_by(lambda findings: spends_time_in_own_code(findings, shares(samples, libraries), limit, policy))
+
+
+def copy_check(samples: dict[str, int], libraries: list[NativeLibrary], due: float) -> Check:
+    return seen_by(lambda findings: copies_outputs(findings, samples, libraries, due))

@@ -23,6 +23,11 @@ MOVING_FACTOR, MOVING_LIMIT = 4.0, 0.40
 """What filling and copying by torch may add: so many times what the bytes take at the measured rate (a padding takes
 two passes, a transposed copy is slow), and so much at the most."""
 
+MIN_COPYING, COPYING = 20.0, 0.5
+"""Samples of copying that must be due before it is decided whether there was any, and the part of them to be seen, by
+three deviations: 42 honest kernels had 0.7 to 1.5 of them."""
+
+_C_LIBRARY = re.compile(r"(?:.*/)?libc[-.\d]*\.so[.\d]*")
 _WAITING = re.compile(r"(?:.*/)?lib(?:gomp|omp|iomp5)(?:-[\da-f]+)?\.so[.\d]*")
 """OpenMP's runtime: nobody's work. Not counted at all, or threads that spin would hide what the others do."""
 _NEUTRAL = re.compile(
@@ -118,3 +123,30 @@ def borrowed_limit(moved_bytes: float, call_s: float, copy_bytes_per_s: float) -
     """
     moving_s = MOVING_FACTOR * 2 * moved_bytes / copy_bytes_per_s
     return BORROWED_LIMIT + min(MOVING_LIMIT, moving_s / call_s)
+
+
+@check("outputs are copied")
+def copies_outputs(samples: Mapping[str, int], libraries: Sequence[NativeLibrary], due: float) -> str | NotGated:
+    """Catches a candidate that spares itself the copy of its outputs, which is taken off its time: it changes the
+    guest's runner, and writes into the judge's buffers itself. C's library must have run for half of the time that
+    the copies of timed windows take, less what chance may take away.
+
+    Does not catch: outputs that are copied in less than 40 ms of all windows together, or by half; as much time
+    that the candidate spends in C's library otherwise; anything where the kernel gives no samples, or on a GPU.
+
+    Args:
+        samples: The kernel's, of timed windows, by file.
+        libraries: The candidate's own.
+        due: Samples that copying takes at the rate of this machine.
+
+    Raises:
+        Rejected: CHEATED.
+    """
+    if due < MIN_COPYING:
+        return NotGated(f"copying was {due:.0f} samples of processor time, decided from {MIN_COPYING:.0f} on")
+    mine = {library.path for library in libraries}
+    seen = sum(n for name, n in samples.items() if name not in mine and _C_LIBRARY.fullmatch(name))
+    said = f"{seen} samples of processor time in C's library, {due:.0f} are due for the copies of outputs"
+    if seen < COPYING * due - DEVIATIONS * math.sqrt(COPYING * due):
+        raise Rejected(Outcome.CHEATED, f"it does not copy its outputs: {said}")
+    return said

@@ -1,0 +1,39 @@
+"""Each cheat with time comes out fast by the naive harness. It needs a machine that is not busy otherwise: beside other
+work, two threads that meet at a barrier took 8 ms for whatever they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from corpus import ask, cheats_with_time, corpus, parameters
+from harness import NaiveHarness, Verdict
+
+from agentgen.scoring.cases import KernelCase
+
+pytestmark = pytest.mark.slow
+ATTEMPTS = 5
+GAIN = 0.7
+"""A cheat of the clock must come out in less than this share of torch's own time."""
+CASES = [case for case in corpus("cpu", honest=False) if cheats_with_time(case)]
+
+
+@pytest.fixture(scope="module")
+def naive() -> Iterator[NaiveHarness]:
+    with NaiveHarness() as harness:
+        yield harness
+
+
+@pytest.mark.parametrize("case", parameters(CASES))
+def test_it_fools_the_naive_clock(naive: NaiveHarness, case: KernelCase) -> None:
+    # Once is enough: on a machine that others use too, a kernel that does nothing may take 8 ms for it.
+    said = [ask(naive, case)]
+    while not _gains(said[-1]) and len(said) < ATTEMPTS:
+        said.append(ask(naive, case))
+    assert all(verdict.correct for verdict in said)
+    assert _gains(said[-1]), said
+
+
+def _gains(said: Verdict) -> bool:
+    return said.candidate_us < GAIN * said.reference_us
