@@ -125,10 +125,10 @@ def whose_time(judge: Holder, session: Session, seen: Instrumented, raced: Race,
     limit = processor.borrowed_limit(seen.moved_bytes, call_s, judge.copy_bytes_per_s)
     native.borrows_no_symbols.at("timed")(findings, libraries, policy)
     processor.spends_time_in_own_code.at("timed")(findings, processor.shares(samples, libraries), limit, policy)
-    if session.sampled_by_kernel:
-        copies = raced.calls * len(raced.windows)
-        copying_s = copies * 2 * _copied_bytes(judge.main.reference) / judge.copy_bytes_per_s
-        processor.copies_outputs(findings, samples, libraries, 1e9 * copying_s / PERIOD_NS)
+    copies = raced.calls * len(raced.windows)
+    copying_s = copies * 2 * _copied_bytes(judge.main.reference) / judge.copy_bytes_per_s
+    known = samples if session.sampled_by_kernel else None
+    processor.copies_outputs(findings, known, libraries, 1e9 * copying_s / PERIOD_NS)
 
 
 def _copied_bytes(reference: Reference) -> int:

@@ -107,6 +107,7 @@ C_LIBRARY = "/usr/lib/x86_64-linux-gnu/libc.so.6"
 def test_outputs_that_nobody_copies_are_missed(due: float, seen: int, passed: bool | None) -> None:
     check = copy_check({OWN_PATH: 100, C_LIBRARY: seen}, MINE, due)
     assert check.passed is passed
+    assert copy_check(None, MINE, due).passed is None
 
 
 def test_a_library_of_the_candidate_s_that_is_called_as_c_s_is_its_own() -> None:

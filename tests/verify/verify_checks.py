@@ -36,5 +36,5 @@ def time_check(
     return seen_by(lambda findings: spends_time_in_own_code(findings, shares(samples, libraries), limit, policy))
 
 
-def copy_check(samples: dict[str, int], libraries: list[NativeLibrary], due: float) -> Check:
+def copy_check(samples: dict[str, int] | None, libraries: list[NativeLibrary], due: float) -> Check:
     return seen_by(lambda findings: copies_outputs(findings, samples, libraries, due))

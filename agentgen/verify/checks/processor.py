@@ -126,7 +126,7 @@ def borrowed_limit(moved_bytes: float, call_s: float, copy_bytes_per_s: float) -
 
 
 @check("outputs are copied")
-def copies_outputs(samples: Mapping[str, int], libraries: Sequence[NativeLibrary], due: float) -> str | NotGated:
+def copies_outputs(samples: Mapping[str, int] | None, libraries: Sequence[NativeLibrary], due: float) -> str | NotGated:
     """Catches a candidate that spares itself the copy of its outputs, which is taken off its time: it changes the
     guest's runner, and writes into the judge's buffers itself. C's library must have run for half of the time that
     the copies of timed windows take, less what chance may take away.
@@ -135,13 +135,15 @@ def copies_outputs(samples: Mapping[str, int], libraries: Sequence[NativeLibrary
     that the candidate spends in C's library otherwise; anything where the kernel gives no samples, or on a GPU.
 
     Args:
-        samples: The kernel's, of timed windows, by file.
+        samples: The kernel's, of timed windows, by file; None where it gives none.
         libraries: The candidate's own.
         due: Samples that copying takes at the rate of this machine.
 
     Raises:
         Rejected: CHEATED.
     """
+    if samples is None:
+        return NotGated("the kernel gives no samples here (perf_event_open)")
     if due < MIN_COPYING:
         return NotGated(f"copying was {due:.0f} samples of processor time, decided from {MIN_COPYING:.0f} on")
     mine = {library.path for library in libraries}
