@@ -14,6 +14,7 @@ The only place on the orchestrator's side that reads the environment. A layer is
         arithmetic = "fp32"
         rounds = 3
         effort = "full"
+        sandbox = "none"                    # candidates can do what you can
 
     AGENTGEN_STORE  AGENTGEN_BASE_URL  AGENTGEN_MODEL  AGENTGEN_PROBLEMS  OPENAI_API_KEY
 
@@ -38,6 +39,7 @@ PACKAGE = Path(__file__).resolve().parent
 LANGUAGES = ("triton", "cuda", "cpp")
 ARITHMETICS = ("fp32", "tf32", "fp16", "bf16")
 EFFORTS = ("quick", "full")
+SANDBOXES = ("jail", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Layer:
     arithmetic: str | None = None
     rounds: int | None = None
     effort: str | None = None
+    sandbox: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class Settings:
     rounds: int | None = None
     """None: as `effort` says."""
     effort: str = "quick"
+    sandbox: str = "jail"
 
 
 def here(flags: Layer) -> Settings:
@@ -110,6 +114,7 @@ def load(flags: Layer, environment: Mapping[str, str], folder: Path) -> Settings
         arithmetic=said.arithmetic,
         rounds=said.rounds,
         effort=said.effort or "quick",
+        sandbox=said.sandbox or "jail",
     )
 
 
@@ -206,4 +211,5 @@ _READERS: dict[str, Callable[[Path, object], object]] = {
     "arithmetic": _among(*ARITHMETICS),
     "rounds": _count,
     "effort": _among(*EFFORTS),
+    "sandbox": _among(*SANDBOXES),
 }

@@ -19,7 +19,7 @@ from agentgen.models.mailbox import MailboxModel
 from agentgen.models.recorded import RecordedModel
 from agentgen.records.candidate import DEFAULT_LANGUAGES, Language
 from agentgen.records.problem import Arithmetic, DeviceType, Problem
-from agentgen.records.run import Effort, Plan, Run
+from agentgen.records.run import Effort, Isolation, Plan, Run
 from agentgen.store import catalog, foreign, transfer
 from agentgen.store.ledger import Ledger, open_ledger
 from agentgen.workers.local import Inspector, LocalJudge, devices
@@ -280,6 +280,6 @@ def store_shown(settings: Settings) -> str:
     return make_url(settings.store).render_as_string(hide_password=True)
 
 
-def judge(problem: Problem, device: str, arithmetic: Arithmetic, effort: Effort) -> LocalJudge:
+def judge(settings: Settings, problem: Problem, device: str, arithmetic: Arithmetic, effort: Effort) -> LocalJudge:
     """Returns the judge of a problem on a device; a context manager, its program starts when first needed."""
-    return LocalJudge(problem, device, arithmetic, effort)
+    return LocalJudge(problem, device, arithmetic, effort, Isolation(settings.sandbox))

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agentgen.cli.kernel import Asked, evaluate
-from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption
+from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption, Sandbox
 from agentgen.config import Layer
 from agentgen.records.run import Effort
 
@@ -19,6 +19,7 @@ def bench(
     device: Device = None,
     language: LanguageOption = None,
     arithmetic: ArithmeticOption = None,
+    sandbox: Sandbox = None,
     json: Json = False,
 ) -> int:
     """Judge one kernel against every baseline.
@@ -26,5 +27,5 @@ def bench(
     Args:
         reference: KernelBench-style file that states the problem.
     """
-    layer = Layer(device=device, arithmetic=arithmetic)
+    layer = Layer(device=device, arithmetic=arithmetic, sandbox=sandbox)
     return evaluate(Asked(paths, reference, layer, language, Effort.FULL, timing=True), as_json=json)

@@ -79,9 +79,6 @@ def _programs() -> list[Finding]:
         Finding("python", platform.python_version()),
         Finding("g++", _yes(compiler), None if compiler else "C++ candidates need it: install gcc's C++ compiler"),
         Finding("nvcc", _yes(shutil.which("nvcc"))),
-        Finding("sandbox none", "yes"),
-        Finding("sandbox bwrap", _yes(shutil.which("bwrap"))),
-        Finding("sandbox docker", _yes(shutil.which("docker"))),
     ]
 
 

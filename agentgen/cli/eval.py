@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
-from agentgen.cli.options import Device, Json
+from agentgen.cli.options import Device, Json, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput
@@ -27,6 +27,7 @@ def evaluate(
     /,
     *,
     device: Device = None,
+    sandbox: Sandbox = None,
     only: Annotated[tuple[str, ...], Parameter(negative="", help="Cases whose names contain this; repeatable.")] = (),
     save: Annotated[Path | None, Parameter(help="File to write the whole report to, as JSON.")] = None,
     json: Json = False,
@@ -37,7 +38,7 @@ def evaluate(
         dataset: YAML of pydantic-evals: problem and kernel of each case, and the verdict that is due.
     """
     console = screen()
-    settings = config.here(Layer(device=device))
+    settings = config.here(Layer(device=device, sandbox=sandbox))
     place = wiring.find_device(settings.device)
     every = cases.load(dataset)
     chosen = cases.on_device(cases.named(every, only) if only else every, wiring.device_type(place))
@@ -47,7 +48,7 @@ def evaluate(
 
     def open_judge(folder: Path) -> LocalJudge:
         problem = wiring.find_problem(settings, str(folder))
-        return wiring.judge(problem, place, wiring.find_arithmetic(settings, problem, place), Effort.QUICK)
+        return wiring.judge(settings, problem, place, wiring.find_arithmetic(settings, problem, place), Effort.QUICK)
 
     def on_verdict(subject: cases.Subject, verdict: cases.Verdict) -> None:
         console.print(f"{subject.kernel.parent.name}/{subject.kernel.stem}: {verdict.outcome}", style="dim")

@@ -90,7 +90,7 @@ def decide(subject: Subject, asked: Asked, *, as_json: bool) -> int:
     def on_stage(stage: str) -> None:
         console.print(f"{stage} …", style="dim")
 
-    with wiring.judge(problem, device, arithmetic, asked.effort) as judge:
+    with wiring.judge(config.here(asked.layer), problem, device, arithmetic, asked.effort) as judge:
         workload = judge.target().workload
         if workload != problem.main.name:
             console.print(f"timed at workload {workload!r}: the device has too little memory for main")

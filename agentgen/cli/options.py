@@ -9,6 +9,7 @@ from cyclopts import Parameter
 LanguageName = Literal["triton", "cuda", "cpp"]
 ArithmeticName = Literal["fp32", "tf32", "fp16", "bf16"]
 EffortName = Literal["quick", "full"]
+SandboxName = Literal["jail", "none"]
 
 Languages = Annotated[
     tuple[LanguageName, ...],
@@ -33,6 +34,10 @@ Device = Annotated[str | None, Parameter(help="auto, cpu or cuda:N. [default: au
 ArithmeticOption = Annotated[
     ArithmeticName | None,
     Parameter(help="What kernels may compute in; decides error gate and baselines. [default: the problem's own]"),
+]
+Sandbox = Annotated[
+    SandboxName | None,
+    Parameter(help="jail, as far as Linux allows it, or none: candidates can do what you can. [default: jail]"),
 ]
 Wait = Annotated[
     bool,

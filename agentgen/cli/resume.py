@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from agentgen import config, wiring
-from agentgen.cli.options import Json, Wait
+from agentgen.cli.options import Json, Sandbox, Wait
 from agentgen.cli.solve import carry_out
 from agentgen.config import Layer
 
 
-def resume(run: str, /, *, wait: Wait = False, json: Json = False) -> int:
+def resume(run: str, /, *, sandbox: Sandbox = None, wait: Wait = False, json: Json = False) -> int:
     """Go on with a run.
 
     A run keeps its problem, device, languages and models; a finished one is only shown again.
@@ -16,7 +16,7 @@ def resume(run: str, /, *, wait: Wait = False, json: Json = False) -> int:
     Args:
         run: Id of a run, `latest`, or a run's folder.
     """
-    settings = config.here(Layer())
+    settings = config.here(Layer(sandbox=sandbox))
     with wiring.ledger(settings) as ledger:
         known, settings = wiring.find_run(settings, ledger, run)
         return carry_out(known, settings, ledger, wiring.open_models(settings, known), wait=wait, as_json=json)

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from agentgen import config, wiring
 from agentgen.cli.kernel import Asked, Subject, decide, evaluate
-from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption
+from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption, Sandbox
 from agentgen.config import Layer
 from agentgen.errors import BadInput
 from agentgen.records.run import Effort
@@ -23,6 +23,7 @@ def reverify(
     device: Device = None,
     language: LanguageOption = None,
     arithmetic: ArithmeticOption = None,
+    sandbox: Sandbox = None,
     json: Json = False,
 ) -> int:
     """Certify one kernel: as bench, then memory and race checkers, a hundred draws, a second measurement.
@@ -30,7 +31,7 @@ def reverify(
     Args:
         reference: KernelBench-style file that states the problem.
     """
-    layer = Layer(device=device, arithmetic=arithmetic)
+    layer = Layer(device=device, arithmetic=arithmetic, sandbox=sandbox)
     asked = Asked(paths, reference, layer, language, Effort.FULL, timing=True, depth=Depth.CERTIFY)
     if len(paths) == 1 and reference is None:
         return decide(_best_of(paths[0], layer), asked, as_json=json)

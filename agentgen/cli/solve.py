@@ -6,7 +6,7 @@ from rich.console import Console
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
-from agentgen.cli.options import ArithmeticOption, Device, EffortName, Force, Json, Languages, Models, Wait
+from agentgen.cli.options import ArithmeticOption, Device, EffortName, Force, Json, Languages, Models, Sandbox, Wait
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import AgentgenError
@@ -32,6 +32,7 @@ def solve(
     arithmetic: ArithmeticOption = None,
     rounds: int | None = None,
     effort: EffortName | None = None,
+    sandbox: Sandbox = None,
     wait: Wait = False,
     force: Force = False,
     json: Json = False,
@@ -50,6 +51,7 @@ def solve(
         arithmetic=arithmetic,
         rounds=rounds,
         effort=effort,
+        sandbox=sandbox,
     )
     settings = config.here(flags)
     run = wiring.new_run(settings, problem)
@@ -74,7 +76,7 @@ def carry_out(
     _announce(console, run, models)
     mailboxes = wiring.mailboxes(settings, run)
     try:
-        judge = wiring.judge(run.problem, run.device, run.arithmetic, run.effort)
+        judge = wiring.judge(settings, run.problem, run.device, run.arithmetic, run.effort)
         with wiring.packed(settings, ledger, run), judge:
             while True:
                 known = replies(mailboxes)

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from agentgen.cli.answer import answer
 from agentgen.cli.kernel import Asked, evaluate
-from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption
+from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.records.run import Effort
@@ -23,6 +23,7 @@ def verify(
     device: Device = None,
     language: LanguageOption = None,
     arithmetic: ArithmeticOption = None,
+    sandbox: Sandbox = None,
     timing: Annotated[bool, Parameter(name="--timing", negative="--no-timing")] = True,
     explain: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json: Json = False,
@@ -40,6 +41,6 @@ def verify(
         if json:
             answer({"checks": dict(explanations)})
         return 0
-    layer = Layer(device=device, arithmetic=arithmetic)
+    layer = Layer(device=device, arithmetic=arithmetic, sandbox=sandbox)
     asked = Asked(paths, reference, layer, language, Effort.QUICK, timing, explanations=explanations)
     return evaluate(asked, as_json=json)

@@ -45,6 +45,15 @@ class Plan(Record):
     """How often a failing candidate goes back to the model."""
 
 
+class Isolation(StrEnum):
+    """How candidates are kept from the machine."""
+
+    JAIL = "jail"
+    """Namespaces, nobody's rights, seccomp, Landlock: as far as the kernel allows it."""
+    NONE = "none"
+    """Plain processes that can do what the user can."""
+
+
 class Run(Record):
     """A search for one problem on one device."""
 

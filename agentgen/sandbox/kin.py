@@ -1,7 +1,7 @@
 """What other processes a guest has: those that live, and the processor time of those that are gone.
 
-Read from `/proc`, which the kernel writes. A guest's zygote adopts what the guest's descendants leave behind, so
-nothing gets away by starting a session of its own.
+Read from `/proc`, which the kernel writes. What the guest's descendants leave behind is adopted by its zygote, or
+by process 1 of its namespace, so nothing gets away by starting a session of its own.
 
 Not covered: processes that a guest did not start (by a daemon of the system, over the network).
 """
@@ -32,29 +32,29 @@ class Kin:
     """Whether the guest ignores SIGCHLD: the kernel adds up no time of its children then."""
 
 
-def kin_of(guest: int, zygote: int, others: Collection[int]) -> Kin:
+def kin_of(guest: int, guests: Collection[int]) -> Kin:
     """Looks round once, in some milliseconds.
 
     Args:
-        guest: Process id of a guest.
-        zygote: Of the process that forked it and adopts orphans.
-        others: Of the other guests, whose families are not looked at.
+        guest: Process id of a guest, whose parent adopts its orphans: its zygote, or process 1 of its namespace.
+        guests: Of all guests of that zygote; the families of the others are not looked at.
 
     Raises:
-        OSError: guest or zygote is gone.
+        OSError: the guest is gone.
     """
+    keeper = int(_fields(guest)[_PPID])
     families: dict[int, list[int]] = defaultdict(list)
     for pid in _processes():
         if (parent := _parent(pid)) is not None:
             families[parent].append(pid)
     living: list[int] = []
-    ahead = [*families[guest], *(pid for pid in families[zygote] if pid != guest and pid not in others)]
+    ahead = [*families[guest], *(pid for pid in families[keeper] if pid not in guests)]
     while ahead:
         pid = ahead.pop()
         living.append(pid)
         ahead += families[pid]
     names = tuple(f"{_name(pid)} ({pid})" for pid in sorted(living))
-    return Kin(names, _children_s(guest) + _children_s(zygote), _ignores_children(guest))
+    return Kin(names, _children_s(guest) + _children_s(keeper), _ignores_children(guest))
 
 
 def children(pid: int) -> list[int]:

@@ -1,8 +1,9 @@
-"""Guests as plain processes with rlimits, forked from a zygote, each in a session of its own, each candidate in a
-scratch folder of its own.
+"""Guests as processes with rlimits, forked from a zygote, each in a session of its own and, wherever the kernel allows
+it, in a jail of its own; each candidate in a scratch folder of its own.
 
 Promised: private socket, output capped, limits on memory and file size, scrubbed environment, death of the
-whole process group. Not promised: a guest can read what the user can read and reach the network.
+whole process group. In a jail (`sandbox.guest.jail`) also: no network, nothing to be seen or written but what a kernel
+needs and its scratch folder, no other processes, nobody's rights. Without one a guest can do what the user can.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from agentgen.sandbox.kin import Kin, kin_of
 from agentgen.sandbox.perf import Perf
 from agentgen.sandbox.wire import Channel, Message, close_all, pair
 
+NOBODY = 65534
 LOG_BYTES = 16384
 ANSWER_BYTES = 4 << 20
 """Limit of one message from a guest: parsed, JSON can take thirty times its size. 10,000 parameters take 2 MiB."""
@@ -59,7 +61,13 @@ class ProcessSandbox:
     """A zygote and the guests forked from it."""
 
     def __init__(
-        self, device: str, arch: str | None = None, *, interpret: bool = False, preload: Path | None = None
+        self,
+        device: str,
+        arch: str | None = None,
+        *,
+        interpret: bool = False,
+        preload: Path | None = None,
+        jailed: bool = True,
     ) -> None:
         """Starts the zygote; its warm-up goes on in the background until the first `start`.
 
@@ -68,6 +76,7 @@ class ProcessSandbox:
             arch: The device's architecture for compilers, e.g. `sm_90a`; None on a CPU.
             interpret: Triton kernels run in Triton's interpreter (its decorators read this when they are imported).
             preload: A shared library to load first: the guarding allocator (`sandbox.guard`).
+            jailed: Whether guests are kept in jails, if the kernel allows it.
         """
         self._device = device
         # Goes with this object, too, where a judge fails before it could close it.
@@ -77,38 +86,47 @@ class ProcessSandbox:
         command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote"]
         command += ["--channel", str(theirs.fileno()), "--device", device]
         command += ["--arch", arch] if arch else []
+        if jailed:
+            command += ["--jail", str(self._scratch_folder("trial"))]
         variables = environment(self._folder, interpret=interpret, preload=preload)
         self._process = subprocess.Popen(
             command, env=variables, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
         )
         theirs.close()
-        self._ready = False
+        self._jail: str | None = None
         self._users: Counter[Path] = Counter()
         self._exits: dict[int, int] = {}
         self._guests: set[int] = set()
 
     def wait_until_warm(self) -> None:
         """Waits until the zygote has imported everything."""
-        if self._ready:
+        if self._jail is not None:
             return
         try:
-            self._receive("ready", ZYGOTE_START_S)
+            self._jail = str(self._receive("ready", ZYGOTE_START_S)["jail"])
         except (ProtocolError, TimeoutError) as error:
             raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
-        self._ready = True
+
+    @property
+    def isolation(self) -> str:
+        """What guests are kept in, in words."""
+        self.wait_until_warm()
+        return self._jail or ""
 
     def start(self, candidate: str = "") -> ProcessGuest:
         """Forks a guest from the zygote."""
         self.wait_until_warm()
-        scratch = self._folder / f"guest-{candidate}"
-        scratch.mkdir(exist_ok=True)
+        scratch = self._scratch_folder(f"guest-{candidate}")
         self._users[scratch] += 1
         ours, theirs = pair(ANSWER_BYTES)
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
         try:
             message = {"scratch": str(scratch), "limits": default_limits(self._device)}
             self._channel.send(message, (theirs.fileno(), log_write))
-            pid = int(self._receive("forked", FORK_S))
+            answer = self._receive("forked", FORK_S)
+            if "refused" in answer:
+                raise ProtocolError(f"it could not build a jail: {answer['refused']}")
+            pid = int(answer["forked"])
             self._guests.add(pid)
         except (ProtocolError, TimeoutError) as error:
             ours.close()
@@ -128,7 +146,7 @@ class ProcessSandbox:
 
     def kin(self, pid: int) -> Kin:
         """Returns what other processes a guest has."""
-        return kin_of(pid, self._process.pid, self._guests)
+        return kin_of(pid, self._guests)
 
     def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None:
         """Returns how a guest ended, or None if it has not within `timeout_s`."""
@@ -154,11 +172,18 @@ class ProcessSandbox:
             self._process.wait()
         self._scratch.cleanup()
 
-    def _receive(self, key: str, timeout_s: float) -> Any:
+    def _scratch_folder(self, name: str) -> Path:
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        if os.geteuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)  # whom a jail makes of root
+        return folder
+
+    def _receive(self, key: str, timeout_s: float) -> Message:
         while True:
             message, _ = self._channel.receive(timeout_s)
             if key in message:
-                return message[key]
+                return message
             self._note(message)
 
     def _note(self, message: Message) -> None:

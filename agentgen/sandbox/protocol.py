@@ -88,6 +88,11 @@ class Sandbox(Protocol):
         """
         ...
 
+    @property
+    def isolation(self) -> str:
+        """What guests are kept in, in words; begins with "none" where it is nothing."""
+        ...
+
     def start(self, candidate: str = "") -> Guest:
         """Starts a guest.
 

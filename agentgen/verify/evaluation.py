@@ -121,7 +121,9 @@ class Evaluation:
         passed = outcome is Outcome.PASSED
         timing, speedups = self._timing() if passed and self._races else (None, ())
         first = self._sessions[0] if self._sessions else None
-        checks: list[Check] = list(self._findings.checks)
+        isolation = self._judge.isolation
+        kept = None if isolation.startswith("none") else True
+        checks = [*self._findings.checks, Check(name="sandbox", passed=kept, evidence=isolation)]
         if first and first.has_prepare:
             checks.append(Check(name="prepare", passed=None, evidence="defined: untimed work after weights change"))
         return Trial(

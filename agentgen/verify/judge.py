@@ -11,7 +11,7 @@ from agentgen.errors import DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
-from agentgen.records.run import Effort
+from agentgen.records.run import Effort, Isolation
 from agentgen.records.trial import Neighbour, Timing
 from agentgen.sandbox.process import ProcessSandbox
 from agentgen.sandbox.protocol import Sandbox
@@ -42,7 +42,14 @@ INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.OUTLIERS, Family.INTEGERS)
 class Judge:
     """Holds the reference, the inputs and the clock."""
 
-    def __init__(self, problem: Problem, device: str, arithmetic: Arithmetic, effort: Effort) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        device: str,
+        arithmetic: Arithmetic,
+        effort: Effort,
+        isolation: Isolation = Isolation.JAIL,
+    ) -> None:
         """Builds references and rigs, measures ceilings and quiet baselines, starts the guests' zygote beside that.
 
         Raises:
@@ -54,7 +61,8 @@ class Judge:
         self.machine: Machine = machines.describe(device)
         self.arithmetic = arithmetic.on(self.machine.device_type)
         self._arch = machines.architecture(self.machine)
-        self._sandbox: Sandbox = ProcessSandbox(device, self._arch)
+        self.jailed = isolation is Isolation.JAIL
+        self._sandbox: Sandbox = ProcessSandbox(device, self._arch, jailed=self.jailed)
         self._interpreter: Sandbox | None = None
         self._many: Rig | None = None
         self._near: tuple[list[neighbours.Near], list[str]] | None = None
@@ -105,13 +113,18 @@ class Judge:
     def start_guest(self, candidate: Candidate) -> Session:
         """Starts a fresh guest, in Triton's interpreter where a Triton candidate meets a CPU."""
         if self.interprets(candidate):
-            self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True)
+            self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True, jailed=self.jailed)
             return Session(self._interpreter.start(candidate.id), None)
         return Session(self._sandbox.start(candidate.id), Page() if self._gate else None)
 
     def interprets(self, candidate: Candidate) -> bool:
         """Whether Triton's interpreter stands for the GPU that is not here."""
         return candidate.language is Language.TRITON and self.device == "cpu"
+
+    @property
+    def isolation(self) -> str:
+        """What guests are kept in, in words."""
+        return self._sandbox.isolation
 
     def close(self) -> None:
         """Ends all guests and gives the memory back."""

@@ -3,7 +3,7 @@
     describe                              -> facts about torch, triton, CUDA and the compilers
     explain                               -> every check with what it catches and what not
     calibrate                             -> machine, ceilings
-    open       problem, arithmetic, effort -> target
+    open       problem, arithmetic, effort, isolation -> target
     evaluate   candidate, timing, depth   -> stage messages, then trial
     admit      problem, arithmetic        -> admission
 
@@ -23,7 +23,7 @@ import torch
 from agentgen.errors import AgentgenError, DeviceLost, DeviceNotFound, PeerClosed
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import Arithmetic, Problem
-from agentgen.records.run import Effort
+from agentgen.records.run import Effort, Isolation
 from agentgen.records.trial import Depth
 from agentgen.sandbox.guest.limits import die_with_parent
 from agentgen.sandbox.wire import Channel, Message
@@ -93,8 +93,9 @@ class Server:
     def _open(self, message: Message) -> Message:
         if self._judge:
             raise ValueError("a judge program serves one problem; start another for the next")
-        problem = Problem.model_validate(message["problem"])
-        self._judge = Judge(problem, self._device, Arithmetic(message["arithmetic"]), Effort(message["effort"]))
+        problem, isolation = Problem.model_validate(message["problem"]), Isolation(message["isolation"])
+        arithmetic, effort = Arithmetic(message["arithmetic"]), Effort(message["effort"])
+        self._judge = Judge(problem, self._device, arithmetic, effort, isolation)
         return {"target": self._judge.target().model_dump(mode="json")}
 
     def _tell_stage(self, stage: str) -> None:

@@ -8,6 +8,8 @@ import shutil
 import torch
 
 from agentgen import jit
+from agentgen.errors import SandboxUnavailable
+from agentgen.sandbox.process import ProcessSandbox
 from agentgen.verify.machine import describe
 
 
@@ -26,10 +28,21 @@ def surroundings() -> dict[str, str]:
         found["GPU"] = "none that torch can use"
     cpu = describe("cpu")
     found["cpu"] = f"{cpu.device}, {cpu.cores} cores, {cpu.memory_bytes / 2**30:.0f} GiB"
+    found["sandbox"] = _isolation()
     found["NVRTC"] = _nvrtc()
     found["nvcc"] = shutil.which("nvcc") or "not found: only load_inline needs it"
     found["g++"] = shutil.which("g++") or "not found: cpp candidates cannot be built"
     return found
+
+
+def _isolation() -> str:
+    sandbox = ProcessSandbox("cpu")
+    try:
+        return sandbox.isolation
+    except SandboxUnavailable as error:
+        return f"not usable: {error}"
+    finally:
+        sandbox.close()
 
 
 def _nvrtc() -> str:

@@ -17,7 +17,7 @@ from agentgen.records.admission import Admission
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
-from agentgen.records.run import Effort
+from agentgen.records.run import Effort, Isolation
 from agentgen.records.trial import Depth, Trial
 from agentgen.sandbox.process import BOTH_SIDES
 from agentgen.sandbox.wire import Message, pair
@@ -35,11 +35,19 @@ def _no_stage(_: str) -> None:
 class LocalJudge:
     """The judge of one problem on one device of this machine. Starts with the first use; `close` leaves no process."""
 
-    def __init__(self, problem: Problem, device: str, arithmetic: Arithmetic, effort: Effort) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        device: str,
+        arithmetic: Arithmetic,
+        effort: Effort,
+        isolation: Isolation = Isolation.JAIL,
+    ) -> None:
         self._problem = problem
         self._device = device
         self._arithmetic = arithmetic
         self._effort = effort
+        self._isolation = isolation
         self._program: JudgeProgram | None = None
         self._target: Target | None = None
 
@@ -97,6 +105,7 @@ class LocalJudge:
                 "problem": self._problem.model_dump(mode="json"),
                 "arithmetic": self._arithmetic.value,
                 "effort": self._effort.value,
+                "isolation": self._isolation.value,
             }
             try:
                 self._target = Target.model_validate(self._program.ask(message, OPEN_S)["target"])

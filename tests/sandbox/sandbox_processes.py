@@ -50,6 +50,25 @@ def eventually(condition: Callable[[], bool]) -> bool:
     return True
 
 
+def parent_of(pid: int) -> int:
+    """Returns its parent, as this process counts."""
+    return _state_and_parent(pid)[1]
+
+
+def known_as(inner: int, root: int) -> int:
+    """Returns the process below `root` that calls itself `inner`, in whatever namespace.
+
+    Raises:
+        StopIteration: there is none.
+    """
+    return next(pid for pid in descendants(root) if _innermost(pid) == inner)
+
+
+def _innermost(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("NSpid:")).split()[-1])
+
+
 def home_of(pid: int) -> Path:
     """Returns $HOME of a process, as it was started."""
     variables = Path(f"/proc/{pid}/environ").read_text().split("\0")

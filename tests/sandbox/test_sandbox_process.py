@@ -1,7 +1,6 @@
-"""A real zygote and real guests: what they do for the judge, and what the judge survives.
+"""A real zygote and real guests, in jails and as plain processes: what they do for the judge, and what it survives.
 
-Not covered: network and files, which a plain process can reach; a grandchild that starts a session of its own.
-"""
+What a jail keeps from them is in test_sandbox_jail.py."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from sandbox_processes import alive, descendants, eventually, gone, home_of
+from sandbox_processes import alive, descendants, eventually, gone, home_of, known_as, parent_of
 
 from agentgen.errors import PeerClosed, SandboxUnavailable
 from agentgen.records.candidate import Candidate, Language
@@ -55,7 +54,7 @@ OWNER = """
 import sys
 from agentgen.sandbox.process import ProcessSandbox
 
-sandbox = ProcessSandbox("cpu")
+sandbox = ProcessSandbox("cpu", jailed=sys.argv[2] == "True")
 guest = sandbox.start()
 guest.post({"do": "load", "source": sys.argv[1], "arithmetic": "fp32"})
 assert guest.answer(20)["ok"]
@@ -71,19 +70,26 @@ def _key_in_our_environment() -> Iterator[None]:  # pyright: ignore[reportUnused
         yield
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["jail", "plain"])
+def jailed(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture(scope="module")
-def spare() -> Iterator[ProcessSandbox]:
+def spare(jailed: bool) -> Iterator[ProcessSandbox]:
     """A sandbox that a test breaks; it warms up while other tests run."""
-    one = ProcessSandbox("cpu")
+    one = ProcessSandbox("cpu", jailed=jailed)
     yield one
     one.close()
 
 
 @pytest.fixture(scope="module")
-def owner(spare: ProcessSandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+def owner(
+    spare: ProcessSandbox, jailed: bool, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[subprocess.Popen[str]]:
     """A program that owns a sandbox with a guest in it."""
     process = subprocess.Popen(
-        [sys.executable, "-c", OWNER, STUBBORN_CHILD],
+        [sys.executable, "-c", OWNER, STUBBORN_CHILD, str(jailed)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path_factory.mktemp("owner"))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -95,8 +101,10 @@ def owner(spare: ProcessSandbox, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def sandbox(owner: subprocess.Popen[str]) -> Iterator[ProcessSandbox]:
-    one = ProcessSandbox("cpu")
+def sandbox(owner: subprocess.Popen[str], jailed: bool) -> Iterator[ProcessSandbox]:
+    one = ProcessSandbox("cpu", jailed=jailed)
+    if jailed and one.isolation.startswith("none"):
+        pytest.skip(one.isolation)
     yield one
     one.close()
 
@@ -236,14 +244,17 @@ def test_what_a_guest_leaves_behind_when_it_ends_dies_too(guest: ProcessGuest) -
 
 def child_of(guest: ProcessGuest) -> int:
     assert eventually(lambda: "child " in guest.log)
-    return int(re.findall(r"child (\d+)", guest.log)[0])
+    return known_as(int(re.findall(r"child (\d+)", guest.log)[0]), parent_of(guest.pid))
 
 
 def test_the_environment_has_no_secret(guest: ProcessGuest) -> None:
     source = (
         "import os, pathlib\n"
         "own = pathlib.Path('/proc/self/environ').read_text()\n"
-        "parent = pathlib.Path(f'/proc/{os.getppid()}/environ').read_text()\n"
+        "try:\n"
+        "    parent = pathlib.Path(f'/proc/{os.getppid()}/environ').read_text()\n"
+        "except PermissionError as error:\n"
+        "    parent = error\n"
         "raise ValueError(repr((dict(os.environ), own, parent)))"
     )
     told = load(guest, source)["failure"]["message"]
@@ -334,7 +345,7 @@ def test_close_leaves_no_process_and_no_folder(sandbox: ProcessSandbox) -> None:
     """The last test with this sandbox."""
     guest = sandbox.start()
     assert load(guest, STUBBORN_CHILD)["ok"]
-    zygote = parent_of(guest.pid)
+    zygote = zygote_of(sandbox)
     pids = {zygote, guest.pid, child_of(guest)}
     folder = home_of(zygote)
     assert folder.is_dir()
@@ -345,7 +356,7 @@ def test_close_leaves_no_process_and_no_folder(sandbox: ProcessSandbox) -> None:
 
 def test_without_its_zygote_a_sandbox_is_unavailable(spare: ProcessSandbox) -> None:
     guest = spare.start()
-    zygote = parent_of(guest.pid)
+    zygote = zygote_of(spare)
     os.kill(zygote, signal.SIGKILL)
     assert gone([zygote, guest.pid])
     before = set(os.listdir("/proc/self/fd"))
@@ -357,16 +368,16 @@ def test_without_its_zygote_a_sandbox_is_unavailable(spare: ProcessSandbox) -> N
         guest.kill()
 
 
-def test_killing_the_owner_ends_everything(owner: subprocess.Popen[str]) -> None:
+def test_killing_the_owner_ends_everything(owner: subprocess.Popen[str], jailed: bool) -> None:
     assert owner.stdout
     guest = int(owner.stdout.readline())
     pids = descendants(owner.pid)
     assert guest in pids
-    assert len(pids) == 3, "zygote, guest, and the candidate's child"
+    assert len(pids) == 3 + jailed, "zygote, guest, the candidate's child; process 1 of a jail"
     owner.kill()
     owner.wait()
     assert gone(pids)
 
 
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+def zygote_of(sandbox: ProcessSandbox) -> int:
+    return sandbox._process.pid  # pyright: ignore[reportPrivateUsage]

@@ -66,7 +66,7 @@ EVERYTHING = [
     *("own work: native symbols", "own work: processor time", "poisoned memory", *HABITS),
     *("clocks agree", "work ends with the window", "byte floor", "other processes"),
     *("own work: native symbols: timed", "own work: processor time: timed", "outputs are copied"),
-    *("baseline undisturbed", "instruments agree", "neighbouring shapes"),
+    *("baseline undisturbed", "instruments agree", "neighbouring shapes", "sandbox"),
 ]
 SCRATCH = edited_kernel(
     "#include <cstdint>",
@@ -166,8 +166,8 @@ def test_what_was_looked_at_is_in_the_trial(honest: Trial) -> None:
     names = [check.name for check in honest.checks]
     assert [name for name in names if name != "every call counts"] == EVERYTHING  # only where calls outnumber sets
     unsure = {check.name for check in honest.checks if check.passed is None}
-    # Reported where others use this machine as well; decided where copies take long enough.
-    assert unsure - {"baseline undisturbed", "outputs are copied"} == {
+    # Reported where others use this machine as well; decided where copies take long enough; as the kernel allows it.
+    assert unsure - {"baseline undisturbed", "outputs are copied", "sandbox"} == {
         "strided inputs",
         "own kernels",
         "work ends with the window",

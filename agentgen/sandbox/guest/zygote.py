@@ -1,9 +1,10 @@
 """The zygote: a warm process that guests are forked from. A program of its own, started by exec, never forked from a
-judge: `python -m agentgen.sandbox.guest.zygote --channel FD --device cpu|cuda:N [--arch sm_90a]`.
+judge: `python -m agentgen.sandbox.guest.zygote --channel FD --device cpu|cuda:N [--arch sm_90a] [--jail FOLDER]`.
 
 It imports torch and triton once (2-3 s on an H200; a fork takes 0.01 s) and never touches CUDA: a forked child of a
 process that did cannot use it. It starts no threads and runs no OpenMP work, which do not survive a fork either.
 
+    (itself, when warm)                                -> ready, jail: what its guests are kept in
     fork   scratch, limits + guest's socket, log pipe  -> forked: the guest's pid
     (itself, when a guest has ended)                   -> exited: pid, status (negative: killed by that signal)
 
@@ -24,6 +25,7 @@ from collections.abc import Collection, Iterator
 
 from agentgen.errors import PeerClosed
 from agentgen.sandbox.guest import limits
+from agentgen.sandbox.guest.nursery import Born, Nursery
 from agentgen.sandbox.kin import children
 from agentgen.sandbox.wire import Channel, Message
 
@@ -34,12 +36,13 @@ def main() -> None:
     parser.add_argument("--channel", type=int, required=True)
     parser.add_argument("--device", required=True)
     parser.add_argument("--arch")
+    parser.add_argument("--jail", help="an empty folder to try the jail in; without it guests are plain processes")
     arguments = parser.parse_args()
     limits.die_with_parent(signal.SIGTERM)  # not SIGKILL: children of guests would outlive us
     limits.adopt_orphans()
     channel = Channel(socket.socket(fileno=arguments.channel))
     _warm_up(arguments.device, arguments.arch)
-    Zygote(channel, arguments.device, arguments.arch).run()
+    Zygote(channel, arguments.device, arguments.arch, arguments.jail).run()
     os._exit(0)  # the interpreter's own end takes 0.7 s with torch in it, and whoever hung up waits for it
 
 
@@ -67,11 +70,13 @@ def _warm_up(device: str, arch: str | None) -> None:
 class Zygote:
     """Forks guests and reports their ends."""
 
-    def __init__(self, channel: Channel, device: str, arch: str | None) -> None:
+    def __init__(self, channel: Channel, device: str, arch: str | None, trial: str | None) -> None:
         self._channel = channel
         self._device = device
         self._arch = arch
-        self._guests: set[int] = set()
+        self._born: dict[int, Born] = {}
+        """By the id of the process that we wait for."""
+        self._nursery = Nursery(trial)
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
@@ -80,7 +85,7 @@ class Zygote:
     def run(self) -> None:
         """Serves until the judge hangs up."""
         try:
-            self._channel.send({"ready": True})
+            self._channel.send({"ready": True, "jail": self._nursery.jail})
             while True:
                 readable, _, _ = select.select([self._channel, self._woken], [], [])
                 if self._woken in readable:
@@ -93,34 +98,35 @@ class Zygote:
         except PeerClosed:
             pass
         finally:
-            for pid in self._guests:
-                _kill_group(pid)
-            _kill_orphans(self._guests)
+            for born in self._born.values():
+                born.kill()
+            _kill_orphans(self._born)
 
     def _reap(self) -> None:
         for pid, status in _ended():
-            if pid not in self._guests:
+            born = self._born.pop(pid, None)
+            if born is None:
                 continue  # an orphan of a guest
-            self._guests.discard(pid)
-            _kill_group(pid)  # what it left behind in its group
-            _kill_orphans(self._guests)  # and what had left the group, adopted by this process
-            self._channel.send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
+            born.kill()  # what it left behind in its group
+            _kill_orphans(self._born)  # and what had left the group, adopted by this process
+            self._channel.send({"exited": born.guest, "status": os.waitstatus_to_exitcode(born.status(status))})
 
     def _fork(self, message: Message, fds: list[int]) -> None:
         guest_socket, log = fds
-        leads, tell = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.setsid()
-            os.close(tell)
+
+        def become_guest() -> None:
             _become_guest(message, guest_socket, log, self._channel.fileno(), self._device, self._arch)
-        os.close(guest_socket)
-        os.close(log)
-        os.close(tell)
-        os.read(leads, 1)  # until it leads its group: one that does not exist yet cannot be stopped or killed
-        os.close(leads)
-        self._guests.add(pid)
-        self._channel.send({"forked": pid})
+
+        try:
+            born = self._nursery.bear(message["scratch"], become_guest)
+        except OSError as error:
+            self._channel.send({"forked": 0, "refused": str(error)})
+            return
+        finally:
+            os.close(guest_socket)
+            os.close(log)
+        self._born[born.awaited] = born
+        self._channel.send({"forked": born.guest})
 
 
 def _become_guest(message: Message, guest_socket: int, log: int, zygote: int, device: str, arch: str | None) -> None:
@@ -170,11 +176,6 @@ def _kill_orphans(guests: Collection[int]) -> None:
         if child not in guests:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,136 @@
+"""How a zygote's guests come into being: as plain forks, or each in a jail, and what the zygote holds of each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agentgen.sandbox.guest import jail, view
+from agentgen.sandbox.kin import children
+
+NONE = "none: plain processes"
+
+
+@dataclass(frozen=True)
+class Born:
+    """One guest."""
+
+    guest: int
+    """Its process id, as the judge's system counts."""
+    awaited: int
+    """Of the process that ends with it and is our child: itself, or process 1 of its namespace."""
+    report: int | None = None
+    """Where process 1 says how the guest ended."""
+
+    def kill(self) -> None:
+        """Ends its process group, and its namespace."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.guest, signal.SIGKILL)
+        if self.awaited != self.guest:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.awaited, signal.SIGKILL)
+
+    def status(self, awaited: int) -> int:
+        """Returns the guest's wait status, given that of the process we waited for."""
+        if self.report is None:
+            return awaited
+        status = jail.status_of(self.report)
+        os.close(self.report)
+        return status
+
+
+class Nursery:
+    """Bears guests, in jails wherever the kernel allows it."""
+
+    def __init__(self, trial: str | None) -> None:
+        """Tries the jail once, in an empty folder; None: guests are to be plain processes."""
+        self._paths: tuple[str, ...] = ()
+        self.jail = NONE
+        """What guests are kept in, and what of it the kernel refused."""
+        if trial is None:
+            return
+        self._paths = view.readable()
+        try:
+            born = self._jailed(trial, lambda: os._exit(0))
+            os.waitpid(born.awaited, 0)
+            ended = born.status(0)
+        except OSError as error:
+            self.jail = f"{NONE}, because the kernel refuses a jail: {error}"
+            self._paths = ()
+            return
+        if ended:
+            self.jail, self._paths = f"{NONE}, because a process in a jail ended with status {ended}", ()
+
+    def bear(self, scratch: str, become_guest: Callable[[], None]) -> Born:
+        """Forks a guest, which leads its process group when this returns: one that does not exist yet cannot be stopped
+        or killed.
+
+        Raises:
+            OSError: its jail cannot be built.
+        """
+        return self._jailed(scratch, become_guest) if self._paths else self._plain(become_guest)
+
+    def _plain(self, become_guest: Callable[[], None]) -> Born:
+        leads, tell = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            os.close(tell)
+            become_guest()
+        os.close(tell)
+        os.read(leads, 1)
+        os.close(leads)
+        return Born(pid, pid)
+
+    def _jailed(self, scratch: str, become_guest: Callable[[], None]) -> Born:
+        leads, tell = os.pipe()
+        report, status = os.pipe()
+        try:
+            first = jail.found(lambda: _settle(self._paths, scratch, become_guest, tell, status))
+        except OSError:
+            os.close(leads)
+            os.close(report)
+            raise
+        finally:
+            os.close(tell)
+            os.close(status)
+        with open(leads, "rb") as file:
+            said = file.read().decode(errors="replace")
+        if not said.startswith(_LEADS):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(first, signal.SIGKILL)
+            os.waitpid(first, 0)
+            os.close(report)
+            raise OSError(said or "it ended before it could say why")
+        self.jail = "namespaces, nobody's rights, seccomp, " + (said.removeprefix(_LEADS) or "Landlock")
+        (guest,) = children(first) or (first,)
+        return Born(guest, first, report)
+
+
+_LEADS = "+"
+
+
+def _settle(paths: tuple[str, ...], scratch: str, become_guest: Callable[[], None], tell: int, status: int) -> None:
+    """Builds the jail round process 1, which this is, and the guest in it. Never returns."""
+    try:
+        jail.enter(paths, scratch)
+        jail.run(scratch, lambda: _lead(scratch, become_guest, tell), status)
+    except OSError as error:
+        os.write(tell, str(error).encode())
+    finally:
+        os._exit(1)
+
+
+def _lead(scratch: str, become_guest: Callable[[], None], tell: int) -> None:
+    try:
+        os.setsid()
+        missing = jail.confine(scratch)
+        os.write(tell, f"{_LEADS}{missing and f'no {missing}'}".encode())
+    except OSError as error:
+        os.write(tell, str(error).encode())
+        os._exit(1)
+    os.close(tell)
+    become_guest()

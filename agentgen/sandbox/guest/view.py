@@ -1,0 +1,129 @@
+"""What a jailed guest sees of the file system: the system's programs and libraries, Python's and torch's, a few
+devices, and its own scratch folder. Everything but that folder is read-only; all else is not there: homes, the store,
+problems, other candidates.
+
+Source: mount(2), pivot_root(2), mount_namespaces(7). Not covered: files that anybody may read below /usr and /sys.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys")
+_SETTINGS = (
+    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime"),
+    *("/etc/passwd", "/etc/group", "/etc/nsswitch.conf"),
+)
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
+_FOLDERS = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
+"""Of the environment: where a machine may keep libraries and compilers besides."""
+_SHARED_MEMORY = "size=1g,mode=1777"
+
+_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+_NOATIME, _NODIRATIME, _RELATIME = 1024, 2048, 1 << 21
+_ST_KEPT, _ST_RELATIME = 2 | 4 | 8 | _NOATIME | _NODIRATIME, 4096
+"""Flags of statvfs(3) that mount(2) calls the same, and the one that it does not."""
+_DETACH = 2
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def readable() -> tuple[str, ...]:
+    """Returns what this process's Python needs, by path: ask before it is confined."""
+    wanted = [*_SYSTEM, *_SETTINGS, sys.prefix, sys.base_prefix, sys.exec_prefix]
+    for name in _FOLDERS:
+        wanted += os.environ.get(name, "").split(":")
+    # Where packages were installed to, as a whole; of a source tree, which may hold problems and runs, ours alone.
+    wanted += [path for path in sys.path if os.path.isabs(path) and glob.glob(f"{glob.escape(path)}/*.dist-info")]
+    wanted.append(str(Path(__file__).parents[2]))
+    wanted += [os.path.realpath(path) for path in wanted if path]
+    there = sorted({path.rstrip("/") for path in wanted if path.startswith("/") and os.path.lexists(path)} - {""})
+    return tuple(path for path in there if not any(path.startswith(f"{other}/") for other in there))
+
+
+def change_to(paths: Iterable[str], scratch: str) -> None:
+    """Makes `paths`, read-only, and `scratch` all that this process and its children see, in a mount namespace of their
+    own; needs the right to mount there. /proc is that of their process namespace.
+
+    Raises:
+        OSError: the kernel refuses a step; says which.
+    """
+    _mount(None, "/", None, _REC | _PRIVATE)
+    # Any folder will do to build it on: pivot_root wants a mount, and what is mounted here nobody else sees.
+    root = os.path.dirname(scratch)
+    kept = os.open(scratch, os.O_PATH | os.O_DIRECTORY)
+    shown = [(path, os.open(path, os.O_PATH)) for path in paths if not os.path.islink(path)]
+    shown += [(path, os.open(path, os.O_PATH)) for path in _devices()]
+    links = {path: os.readlink(path) for path in paths if os.path.islink(path)}
+    _mount("tmpfs", root, "tmpfs", _NOSUID | _NODEV, "mode=755")
+    for path, target in links.items():
+        _place(root, path).symlink_to(target)
+    for path, descriptor in shown:
+        _bind(descriptor, root, path, writable=path.startswith("/dev/"))
+    _bind(kept, root, scratch, writable=True)
+    _fill_dev(root)
+    (Path(root) / "tmp").mkdir(mode=0o1777, exist_ok=True)
+    (Path(root) / "proc").mkdir()
+    _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV | 8)
+    _pivot(root)
+    _mount(None, "/", None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
+
+
+def _devices() -> list[str]:
+    nvidia = glob.glob("/dev/nvidia*")
+    return [path for path in (*(f"/dev/{name}" for name in _DEVICES), *nvidia) if os.path.exists(path)]
+
+
+def _place(root: str, path: str) -> Path:
+    place = Path(root + path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _bind(descriptor: int, root: str, path: str, *, writable: bool) -> None:
+    source = f"/proc/self/fd/{descriptor}"
+    place = _place(root, path)
+    if os.path.isdir(source):
+        place.mkdir(exist_ok=True)
+    else:
+        place.touch()
+    _mount(source, str(place), None, _BIND | _REC)
+    os.close(descriptor)
+    if not writable:
+        now = os.statvfs(place).f_flag
+        kept = now & _ST_KEPT | (_RELATIME if now & _ST_RELATIME else 0)
+        _mount(None, str(place), None, _REMOUNT | _BIND | _RDONLY | kept)
+
+
+def _fill_dev(root: str) -> None:
+    for name, target in _LINKS.items():
+        Path(root, "dev", name).symlink_to(target)
+    shared = Path(root, "dev", "shm")
+    shared.mkdir()
+    _mount("tmpfs", str(shared), "tmpfs", _NOSUID | _NODEV, _SHARED_MEMORY)
+
+
+def _pivot(root: str) -> None:
+    """Makes `root` the root, and lets go of the old one, which lies on top of it until then (pivot_root(2), notes)."""
+    os.chdir(root)
+    _check(_libc.syscall(_PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
+    _check(_libc.umount2(b".", _DETACH), "umount of the old root")
+    os.chdir("/")
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    arguments = (source and source.encode(), target.encode(), kind and kind.encode(), ctypes.c_ulong(flags))
+    _check(_libc.mount(*arguments, data.encode() or None), f"mount {target}")
+
+
+def _check(answer: int, what: str) -> None:
+    if answer < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{what}: {os.strerror(error)}")

@@ -1,0 +1,168 @@
+"""What a jail keeps from a candidate, and what it must leave it. A real zygote, real guests."""
+
+from __future__ import annotations
+
+import ast
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentgen.sandbox.process import ProcessGuest, ProcessSandbox
+
+ROOT = Path(__file__).parents[2]
+LOOK = """
+import ctypes, glob, os, resource, socket, subprocess, sys
+def attempt(call):
+    try:
+        return str(call())
+    except OSError as error:
+        return type(error).__name__
+said = EXPRESSION
+raise ValueError("said " + repr(said))
+"""
+HONEST = '''
+import os, subprocess, tempfile
+import torch
+from agentgen import jit
+
+lib = jit.cpp("""
+extern "C" int sum(const int* x, int n) {
+  int total = 0;
+  #pragma omp parallel for reduction(+ : total)
+  for (int i = 0; i < n; ++i) total += x[i];
+  return total;
+}
+""")
+x = torch.arange(1000, dtype=torch.int32)
+open("note", "w").write("mine")
+with tempfile.NamedTemporaryFile() as file:
+    file.write(b"mine")
+words = subprocess.run(["sh", "-c", "echo words > /dev/null; echo words; cat note"], capture_output=True, text=True)
+shared = os.open("/dev/shm/mine", os.O_CREAT | os.O_RDWR)
+import wave  # a module that nobody has imported yet
+import torch.distributions
+raise ValueError("said " + repr((lib.sum(x, 1000), words.stdout, words.stderr)))
+'''
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[ProcessSandbox]:
+    one = ProcessSandbox("cpu")
+    if one.isolation.startswith("none"):
+        pytest.skip(one.isolation)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def guest(sandbox: ProcessSandbox) -> Iterator[ProcessGuest]:
+    one = sandbox.start("of this test")
+    yield one
+    one.kill()
+
+
+def said_by(guest: ProcessGuest, source: str) -> object:
+    guest.post({"do": "load", "source": source, "arithmetic": "fp32"})
+    message = guest.answer(60)["failure"]["message"]
+    assert "said " in message, message
+    return ast.literal_eval(message.partition("said ")[2])
+
+
+def seen(guest: ProcessGuest, expression: str) -> object:
+    return said_by(guest, LOOK.replace("EXPRESSION", expression))
+
+
+def test_what_it_is_made_of_is_told(sandbox: ProcessSandbox) -> None:
+    assert sandbox.isolation.startswith("namespaces, nobody's rights, seccomp, ")
+
+
+def test_an_honest_candidate_misses_nothing(guest: ProcessGuest) -> None:
+    assert said_by(guest, HONEST) == (499500, "words\nmine", "")
+
+
+def test_it_has_no_rights(guest: ProcessGuest) -> None:
+    fields = "[line.split()[1:] for line in open('/proc/self/status') if line.startswith(NAMES)]"
+    names = "('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb')"
+    assert seen(guest, fields.replace("NAMES", names)) == [["0" * 16]] * 5
+    assert seen(guest, fields.replace("NAMES", "('NoNewPrivs', 'Seccomp:')")) == [["1"], ["2"]]
+    if os.geteuid() == 0:
+        assert seen(guest, "(os.getresuid(), os.getresgid(), os.getgroups())") == ((65534,) * 3, (65534,) * 3, [])
+
+
+def test_it_sees_no_processes_but_its_own(guest: ProcessGuest) -> None:
+    assert seen(guest, "sorted(int(pid) for pid in os.listdir('/proc') if pid.isdigit())") == [1, 2]
+    assert seen(guest, f"attempt(lambda: os.kill({os.getpid()}, 0))") in {"ProcessLookupError", "PermissionError"}
+
+
+def test_it_cannot_reach_into_processes(guest: ProcessGuest) -> None:
+    reach = """[ctypes.CDLL(None).ptrace(16, 1, 0, 0), ctypes.CDLL(None).process_vm_writev(1, 0, 0, 0, 0, 0),
+        attempt(lambda: open('/proc/1/mem', 'r+b')), attempt(lambda: open('/proc/1/environ', 'rb').read())]"""
+    ptrace, written, memory, _ = seen(guest, reach)  # type: ignore[misc]
+    assert (ptrace, written) == (-1, -1)
+    assert memory == "PermissionError"
+
+
+def test_there_is_no_network(guest: ProcessGuest) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert seen(guest, f"attempt(lambda: socket.create_connection({server.getsockname()}))") == "PermissionError"
+    assert seen(guest, "attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW))") == "PermissionError"
+    assert seen(guest, "[line.split()[0] for line in open('/proc/net/dev')][2:]") == ["lo:"]
+
+
+def test_what_is_the_user_s_is_not_there(guest: ProcessGuest, tmp_path: Path) -> None:
+    secret = tmp_path / "agentgen.db"
+    secret.write_text("secret")
+    secret.chmod(0o666)
+    hidden = [str(secret), str(ROOT / "problems"), str(ROOT / "results"), str(ROOT / "tests"), "/etc/shadow", "/var"]
+    assert seen(guest, f"[path for path in {hidden} if os.path.lexists(path)]") == []
+    assert seen(guest, "[entry for entry in glob.glob(os.path.expanduser('~root/.*')) if 'pyenv' not in entry]") == []
+    here = str(ROOT)
+    assert seen(guest, f"[name for name in os.listdir({here!r})]") == ["agentgen"]
+
+
+def test_it_writes_nowhere_but_in_its_folder(guest: ProcessGuest) -> None:
+    places = ["/x", "/tmp/x", "/usr/x", str(ROOT / "agentgen" / "x"), "/dev/x/y", "/proc/sys/kernel/core_pattern"]
+    assert set(seen(guest, f"[attempt(lambda: open(path, 'w')) for path in {places}]")) <= {  # type: ignore[call-overload]
+        *("PermissionError", "OSError", "FileNotFoundError")
+    }
+
+
+def test_candidates_do_not_see_each_other(sandbox: ProcessSandbox, guest: ProcessGuest) -> None:
+    other = sandbox.start("another")
+    try:
+        assert seen(other, f"os.path.exists({str(guest.scratch)!r})") is False
+        assert seen(other, f"os.listdir({str(guest.scratch.parent)!r})") == [other.scratch.name]
+    finally:
+        other.kill()
+
+
+def test_guests_of_one_candidate_share_a_folder(sandbox: ProcessSandbox, guest: ProcessGuest) -> None:
+    second = sandbox.start("of this test")
+    try:
+        seen(guest, "open('built', 'w').write('once')")
+        assert seen(second, "open('built').read()") == "once"
+    finally:
+        second.kill()
+
+
+def test_new_namespaces_and_mounts_are_refused(guest: ProcessGuest) -> None:
+    calls = "[ctypes.CDLL(None).unshare(0x10000000), ctypes.CDLL(None).mount(b'none', b'/dev/shm', b'tmpfs', 0, None)]"
+    assert seen(guest, calls) == [-1, -1]
+
+
+def test_a_bomb_of_processes_has_an_end(guest: ProcessGuest) -> None:
+    assert seen(guest, "resource.getrlimit(resource.RLIMIT_NPROC)[1] <= 4096") is True
+
+
+def test_without_it_guests_are_plain_processes() -> None:
+    sandbox = ProcessSandbox("cpu", jailed=False)
+    try:
+        assert sandbox.isolation == "none: plain processes"
+        guest = sandbox.start()
+        assert seen(guest, "os.getuid()") == os.getuid()
+        guest.kill()
+    finally:
+        sandbox.close()
