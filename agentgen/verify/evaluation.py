@@ -123,7 +123,7 @@ class Evaluation:
         first = self._sessions[0] if self._sessions else None
         isolation = self._judge.isolation
         kept = None if isolation.startswith("none") else True
-        checks = [*self._findings.checks, Check(name="sandbox", passed=kept, evidence=isolation)]
+        checks = [Check(name="sandbox", passed=kept, evidence=isolation), *self._findings.checks]
         if first and first.has_prepare:
             checks.append(Check(name="prepare", passed=None, evidence="defined: untimed work after weights change"))
         return Trial(

@@ -26,13 +26,11 @@ from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.inputs import described
 from agentgen.verify.instrumented import Instrumented
+from agentgen.verify.repeats import Repeats
 from agentgen.verify.rig import Rig, build_rigs
 from agentgen.verify.session import Session
 from agentgen.verify.timing import Race, Stopwatch, race
 
-ROUNDS, MOST_ROUNDS = 3, 25
-REPEATS = 4
-"""How often an input comes again in the windows that are compared with windows in which none does."""
 LOOK_EVERY = 4
 """Of so many timed windows of a CPU, one is looked at: an oracle takes as long as the window."""
 INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.OUTLIERS, Family.INTEGERS)
@@ -64,7 +62,6 @@ class Judge:
         self.jailed = isolation is Isolation.JAIL
         self._sandbox: Sandbox = ProcessSandbox(device, self._arch, jailed=self.jailed)
         self._interpreter: Sandbox | None = None
-        self._many: Rig | None = None
         self._near: tuple[list[neighbours.Near], list[str]] | None = None
         cache = self.machine.last_level_cache_bytes
         self._rigs = build_rigs(problem, device, cache)
@@ -79,6 +76,7 @@ class Judge:
         self.main.draw_weights()
         self.main.draw_inputs(Family.NORMAL)
         self._watch = self.stopwatch(self.main)
+        self._repeats = Repeats(self.main, self.arithmetic, LOOK_EVERY)
         self._quiet_us = self._watch.quiet_us(self._baselines)
 
     def _is_whole(self) -> bool:
@@ -185,6 +183,9 @@ class Judge:
 
     def race(self, session: Session, seen: Instrumented, findings: Findings) -> Race:
         """Races a warm guest against the baselines at `main`, and looks at whose work it was then."""
+        # A fresh guest may compile at its first call: compilers are no processes that work while it is timed.
+        session.set_weights(self.main)
+        session.run(self.main, 2)
         before = session.kin()
         result = self.race_at(session, self.main, self._watch, self._baselines, self._quiet_us, findings)
         tripwires.alone(findings, before, session.kin(), sum(window.seconds for window in result.windows))
@@ -211,7 +212,14 @@ class Judge:
         every = 1 if self._gate else LOOK_EVERY
         calls, call_us = 2, 0.0
         for _ in range(2):  # of a CPU's window of two calls most may be the command itself
-            first = session.timed(rig, calls, Audit(rig, self.arithmetic, calls, every, findings))
+            looking = Audit(rig, self.arithmetic, calls, every, findings)
+            if self._gate and calls <= rig.sets:
+                # Every output is written once: what a stream does that nobody waits for is missing, and no later call
+                # of the window has made it good.
+                looking.strange = (Family.NORMAL,) * calls
+            first = session.timed(rig, calls, looking)
+            if self._gate:
+                looking.judge()
             call_us = 1e6 * first.seconds / calls
             calls = watch.schedule.calls(call_us)
         audit = Audit(rig, self.arithmetic, calls, every, findings)
@@ -223,33 +231,8 @@ class Judge:
         tripwires.above_floor(findings, result.median_us, self._floor_us(rig), min(quiet_us.values()))
         # A GPU's instruments see one round, and their time must agree; at a neighbour speed is no claim.
         if rig is self.main and not self._gate and calls > rig.sets:
-            self._repeated(session, result, findings)
+            self._repeats.race(session, result, findings)
         return result
-
-    def _repeated(self, session: Session, raced: Race, findings: Findings) -> None:
-        """Times windows of as many calls on rotating inputs and on inputs that never come twice, more of them where a
-        machine that others use too delays them."""
-        if self._many is None:
-            sets = REPEATS * self.main.sets
-            self._many = Rig(self.main.reference, self.device, 0, rotate=True, sets=sets)
-            self._many.draw_inputs(Family.NORMAL)
-        session.share(self._many.region)
-        calls = min(raced.calls, self._many.sets)
-        rigs = (self._many, self.main)
-        audits = [(rig, Audit(rig, self.arithmetic, calls, LOOK_EVERY, findings)) for rig in rigs]
-        pairs_us: list[tuple[float, float]] = []
-        for turn in range(MOST_ROUNDS):
-            without_us, raced_us = (self._net_us(session, rig, calls, audit, raced.copy_us) for rig, audit in audits)
-            if turn:  # in the first the guest has not seen the region's pages yet: 2.0 ms a call instead of 0.5
-                pairs_us.append((without_us, raced_us))
-            if turn >= ROUNDS and not tripwires.longer(*(min(times) for times in zip(*pairs_us, strict=True))):
-                break
-        tripwires.every_call(findings, pairs_us)
-
-    def _net_us(self, session: Session, rig: Rig, calls: int, audit: Audit, copy_us: float) -> float:
-        seconds = session.timed(rig, calls, audit).seconds
-        audit.judge()
-        return 1e6 * seconds / calls - copy_us
 
     def build_neighbours(self) -> None:
         """Builds the neighbouring shapes, once, while no guest is there to take memory or time from them."""

@@ -127,7 +127,10 @@ class Rig:
 
     def draw_weights(self, family: Family = Family.NORMAL) -> None:
         """Draws secret weights, for the reference and for the guest's region."""
-        values = draws.weights(self._initial, family, self.source, self._signed)
+        self.set_weights(draws.weights(self._initial, family, self.source, self._signed))
+
+    def set_weights(self, values: dict[str, torch.Tensor]) -> None:
+        """Gives them to the reference, and to the guest's region."""
         self.reference.set_state(values)
         for name, slot in zip(self.weight_names, self.weights.tensors, strict=True):
             slot.copy_(values[name])

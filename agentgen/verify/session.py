@@ -210,6 +210,8 @@ class Session:
 
     def close(self) -> None:
         """Ends the guest."""
+        if self.page:
+            self.page.release()  # a kernel that spins for up to 30 s may hold up the end of its process
         self.guest.kill()
         if self.page:
             self.page.close()

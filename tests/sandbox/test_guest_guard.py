@@ -17,7 +17,8 @@ import pytest
 
 from agentgen.errors import PeerClosed
 from agentgen.sandbox import guard
-from agentgen.sandbox.process import ProcessGuest, ProcessSandbox, environment
+from agentgen.sandbox.forked import ProcessGuest
+from agentgen.sandbox.process import ProcessSandbox, environment
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """

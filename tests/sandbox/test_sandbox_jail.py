@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgen.sandbox.process import ProcessGuest, ProcessSandbox
+from agentgen.sandbox.forked import ProcessGuest
+from agentgen.sandbox.process import ProcessSandbox
 
 ROOT = Path(__file__).parents[2]
 LOOK = """

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 from sandbox_processes import alive, eventually, gone, known_as, parent_of
 
+from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.kin import children
-from agentgen.sandbox.process import ProcessGuest, ProcessSandbox
+from agentgen.sandbox.process import ProcessSandbox
 
 RUN_AWAY = """
 import os, time

@@ -21,7 +21,8 @@ from agentgen.errors import PeerClosed, SandboxUnavailable
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
-from agentgen.sandbox.process import LOG_BYTES, ProcessGuest, ProcessSandbox
+from agentgen.sandbox.forked import LOG_BYTES, ProcessGuest
+from agentgen.sandbox.process import ProcessSandbox
 from agentgen.verify.findings import Rejected
 from agentgen.verify.session import Session
 from agentgen.verify.shared import Region

@@ -15,7 +15,8 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, OwnWork, Problem, Workload
 from agentgen.records.run import Effort
 from agentgen.records.trial import Clock, Outcome, Trial
-from agentgen.sandbox.process import ProcessGuest, ProcessSandbox
+from agentgen.sandbox.forked import ProcessGuest
+from agentgen.sandbox.process import ProcessSandbox
 from agentgen.verify import machine
 from agentgen.verify.clock import Page
 from agentgen.verify.shared import Region

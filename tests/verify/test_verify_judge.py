@@ -60,13 +60,13 @@ class ModelNew(nn.Module):
 STATE = ["global state", "own outputs", "one element", "new weights", "same answer"]
 HABITS = ["strided inputs", "special values"]
 EVERYTHING = [
-    *("screen", "inputs unchanged", "values: ragged", "values: main"),
+    *("sandbox", "screen", "inputs unchanged", "values: ragged", "values: main"),
     *STATE,
     *("values while timed", "own work: dispatcher", "own kernels"),
     *("own work: native symbols", "own work: processor time", "poisoned memory", *HABITS),
     *("clocks agree", "work ends with the window", "byte floor", "other processes"),
     *("own work: native symbols: timed", "own work: processor time: timed", "outputs are copied"),
-    *("baseline undisturbed", "instruments agree", "neighbouring shapes", "sandbox"),
+    *("baseline undisturbed", "instruments agree", "neighbouring shapes"),
 ]
 SCRATCH = edited_kernel(
     "#include <cstdint>",
@@ -179,6 +179,14 @@ def test_what_was_looked_at_is_in_the_trial(honest: Trial) -> None:
     assert all(one.relative_l2 is not None and one.relative_l2 <= one.gate for one in honest.accuracy)
     assert set(honest.seconds) == {"start", "build", "check", "state", "audit", "time", "general"}
     assert [build.kernel for build in honest.build] == ["conv"]
+
+
+def test_strided_inputs_meet_the_weights_that_the_reference_has(judge: LocalJudge) -> None:
+    """Seen: they met those of another model, and right kernels were reported as wrong."""
+    trial = cpp(judge, "return self.answer(x.contiguous())")
+    assert trial.outcome is Outcome.PASSED, trial.reasons
+    (strided,) = (check for check in trial.checks if check.name == "strided inputs")
+    assert strided.passed, strided.evidence
 
 
 def test_the_target_tells_what_is_known_before(judge: LocalJudge) -> None:
@@ -445,7 +453,7 @@ def test_triton_is_interpreted_and_not_timed(judge: LocalJudge) -> None:
     trial = judge.evaluate(Candidate(source=TRITON.replace("{edit}", ""), language=Language.TRITON))
     assert trial.outcome is Outcome.PASSED, trial.reasons
     assert trial.timing is None
-    assert [check.name for check in trial.checks] == [*EVERYTHING[:2], "values: ragged", *STATE, *HABITS, "audit"]
+    assert [check.name for check in trial.checks] == [*EVERYTHING[:3], "values: ragged", *STATE, *HABITS, "audit"]
     assert "Triton's interpreter" in trial.checks[-1].evidence
 
 

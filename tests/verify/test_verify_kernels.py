@@ -45,6 +45,8 @@ def test_the_source_defines_its_kernels_and_not_what_it_mentions() -> None:
     [
         ("_Z4convILi3EEvPKfPf", "conv"),
         ("_ZN12_GLOBAL__N_14convEPKfPf", "conv"),
+        ("_ZL4convILi3EEvPKfPf", "conv"),
+        ("_ZN12_GLOBAL__N_1L4convEPKfPf", "conv"),
         ("conv", "conv"),
         ("_softmax_kernel", "_softmax_kernel"),
         ("void conv<3>(float const*, float*)", "conv"),

@@ -124,6 +124,8 @@ class _AccessDescription(ctypes.Structure):
 
 
 _OUT_OF_MEMORY = 2
+_PERSISTING_L2 = 6
+"""CU_LIMIT_PERSISTING_L2_CACHE_SIZE."""
 _PINNED, _POSIX_FD, _DEVICE, _READ_WRITE, _GRANULARITY_MINIMUM = 1, 1, 1, 3, 0
 
 
@@ -133,9 +135,17 @@ def driver() -> ctypes.CDLL:
 
 
 def reset_persisting_cache() -> None:
-    """Has no line of the L2 cache persist: what an access-policy window set aside is there for everybody again."""
+    """Has no line of the L2 cache persist, and none of it set aside for such lines: it is there for everybody again."""
     cuda = driver()
+    cuda.cuCtxSetLimit(_PERSISTING_L2, ctypes.c_size_t(0))  # refused by GPUs that cannot set any aside
     check(cuda, cuda.cuCtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache")
+
+
+def set_aside_bytes() -> int:
+    """Returns how much of the L2 cache is set aside for lines that persist."""
+    value, cuda = ctypes.c_size_t(), driver()
+    cuda.cuCtxGetLimit(ctypes.byref(value), _PERSISTING_L2)
+    return value.value
 
 
 def check(cuda: ctypes.CDLL, code: int, what: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from agentgen.sandbox.guest.memory import set_aside_bytes
 from agentgen.sandbox.guest.window import WrongOutput
 
 Rows = Sequence[Sequence[Any]]
@@ -60,6 +61,7 @@ def torch_state(device: str) -> dict[str, object]:
     }
     if device != "cpu":
         state["random state on the GPU"] = _digest(torch.cuda.get_rng_state(device))
+        state["share of the L2 cache that is set aside"] = set_aside_bytes()
         state["current device"] = torch.cuda.current_device()
         state["current stream"] = torch.cuda.current_stream().cuda_stream
     return state

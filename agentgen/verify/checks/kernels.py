@@ -34,8 +34,8 @@ def identifiers(kernel: str) -> frozenset[str]:
     if not kernel.startswith("_Z"):
         return frozenset({kernel.split("(")[0].split("<")[0].split()[-1]} if kernel.strip() else ())
     found, rest = "", kernel[2:].removeprefix("N")
-    while digits := re.match(r"\d+", rest):
-        end = digits.end() + int(digits[0])
+    while digits := re.match(r"L?(\d+)", rest):  # L: `static`, or in a namespace without a name
+        end = digits.end() + int(digits[1])
         found, rest = rest[digits.end() : end], rest[end:]
     return frozenset({found} if found else ())
 

@@ -161,7 +161,7 @@ def new_weights(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | Not
     session.construct(rig, twin=True)
     rig.draw_weights()
     session.set_weights(rig, twin=True)
-    rig.reference.set_state(values)
+    rig.set_weights(values)
     rig.poison_outputs()
     session.run(rig, 1)
     require_right(rig, 0, arithmetic, "another model of the same shape got weights of its own")

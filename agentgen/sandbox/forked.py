@@ -1,0 +1,130 @@
+"""A guest that was forked from a zygote, as the judge holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentgen.errors import PeerClosed, ProtocolError
+from agentgen.sandbox.kin import Kin
+from agentgen.sandbox.perf import Perf
+from agentgen.sandbox.wire import Channel, close_all
+
+LOG_BYTES = 16384
+
+
+class Keeper(Protocol):
+    """What is needed of its sandbox."""
+
+    device: str
+
+    def kin(self, pid: int) -> Kin: ...
+    def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None: ...
+    def leave(self, scratch: Path) -> None: ...
+
+
+class ProcessGuest:
+    """A forked process group."""
+
+    def __init__(self, sandbox: Keeper, pid: int, channel: Channel, log: int, scratch: Path) -> None:
+        self.pid = pid
+        self._sandbox = sandbox
+        self._channel = channel
+        self.scratch = scratch
+        self._status: int | None = None
+        self._killed = False
+        self._hung_up = False
+        self._tail = bytearray()
+        # Before it has threads or children: they are sampled too.
+        self._perf = _perf(pid) if sandbox.device == "cpu" else None
+        self._reader = threading.Thread(target=self._drain, args=(log,), daemon=True)
+        self._reader.start()
+
+    def post(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
+        """Sends a command. What lies there before it is no answer to it: taken for one, it would stop our clock."""
+        try:
+            self._channel.require_silence()
+            self._channel.send(message, fds)
+        except PeerClosed:
+            self._hung_up = True
+            raise
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """Returns the claim."""
+        try:
+            answer, unwanted = self._channel.receive(timeout_s)
+        except PeerClosed:
+            self._hung_up = True  # it is ending: its exit status is on the way
+            raise
+        if unwanted:
+            close_all(unwanted)
+            raise ProtocolError("the guest sent descriptors")
+        return answer
+
+    def pause(self) -> None:
+        """SIGSTOP to the group."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT to the group."""
+        self._signal(signal.SIGCONT)
+
+    def kin(self) -> Kin:
+        """What other processes it has, in whatever session."""
+        return self._sandbox.kin(self.pid)
+
+    def samples(self) -> Counter[str] | None:
+        """Where its processor time went, if the kernel lets us see that."""
+        return self._perf.take() if self._perf else None
+
+    def kill(self) -> None:
+        """SIGKILL to the group; waits until the kernel has given everything back."""
+        if self._killed:
+            return
+        self._killed = True
+        try:
+            self._status = self._status if self._status is not None else self._sandbox.exit_status(self.pid)
+            self._signal(signal.SIGKILL)
+            if self._status is None:
+                self._sandbox.exit_status(self.pid, timeout_s=10)
+        finally:
+            if self._perf:
+                self._perf.close()
+            self._channel.close()
+            self._reader.join(1)
+            self._sandbox.leave(self.scratch)
+
+    @property
+    def exit_status(self) -> int | None:
+        """How it ended by itself."""
+        if self._status is None and not self._killed:
+            self._status = self._sandbox.exit_status(self.pid, timeout_s=1.0 if self._hung_up else 0.0)
+        return self._status
+
+    @property
+    def log(self) -> str:
+        """The last 16 KiB of its output."""
+        return bytes(self._tail).decode(errors="replace")
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def _drain(self, fd: int) -> None:
+        with open(fd, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(65536):
+                self._tail += chunk
+                del self._tail[:-LOG_BYTES]
+
+
+def _perf(pid: int) -> Perf | None:
+    try:
+        return Perf(pid)
+    except OSError:
+        return None
