@@ -28,6 +28,7 @@ def test_without_anything_said_the_defaults_hold(tmp_path: Path) -> None:
     assert settings.store == f"sqlite:///{tmp_path / 'results' / 'agentgen.db'}"
     assert (settings.problems / "conv2d" / "problem.yaml").is_file()
     assert (settings.device, settings.effort, settings.model, settings.languages) == ("auto", "quick", (), ())
+    assert settings.sandbox == "jail"
     assert settings.api_key is settings.base_url is settings.arithmetic is settings.rounds is None
 
 
@@ -76,6 +77,7 @@ def test_a_key_is_read_but_never_shown(tmp_path: Path) -> None:
         ("[agentgen]\nrounds = true\n", "must be a whole number"),
         ("[agentgen]\nrounds = 0\n", "at least 1"),
         ("[agentgen]\neffort = 'huge'\n", "must be one of quick, full"),
+        ("[agentgen]\nsandbox = 'docker'\n", "must be one of jail, none"),
         ("[agentgen]\nlanguages = ['cobol']\n", "must be one of triton, cuda, cpp"),
         ("[agentgen]\nmodel = 3\n", "must be a text"),
         ("model = 'x'\n", "only a table [agentgen]"),

@@ -76,6 +76,7 @@ class ProcessSandbox:
         # Goes with this object, too, where a judge fails before it could close it.
         self._scratch = tempfile.TemporaryDirectory(prefix="agentgen-", ignore_cleanup_errors=True)
         self._folder = Path(self._scratch.name)
+        self._folder.chmod(0o711)  # nobody passes through it
         self._channel, theirs = pair()
         command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote"]
         command += ["--channel", str(theirs.fileno()), "--device", device]

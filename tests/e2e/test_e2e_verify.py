@@ -21,6 +21,16 @@ def test_an_honest_kernel_is_accepted_and_timed(home: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_the_kernel_is_kept_in_is_told_and_can_be_chosen(home: Path) -> None:
+    plain = agentgen(home, "verify", "square", "honest.py", "--device", "cpu", "--no-timing", "--sandbox", "none")[1]
+    assert plain["checks"][0] == {"name": "sandbox", "passed": None, "evidence": "none: plain processes"}
+    usual = agentgen(home, "verify", "square", "honest.py", "--device", "cpu", "--no-timing")[1]
+    assert usual["checks"][0]["name"] == "sandbox"
+    assert usual["checks"][0]["passed"] is (None if usual["checks"][0]["evidence"].startswith("none") else True)
+    assert plain["accepted"] is usual["accepted"] is True
+
+
+@pytest.mark.slow
 def test_a_wrong_kernel_is_rejected_with_the_family_that_found_it_from_a_bare_reference(home: Path) -> None:
     reference = str(home / "problems" / "square" / "reference.py")
     code, answer = agentgen(home, "verify", "--reference", reference, "forgets.py", "--device", "cpu")

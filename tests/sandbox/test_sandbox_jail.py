@@ -77,7 +77,7 @@ def seen(guest: ProcessGuest, expression: str) -> object:
 
 
 def test_what_it_is_made_of_is_told(sandbox: ProcessSandbox) -> None:
-    assert sandbox.isolation.startswith("namespaces, nobody's rights, seccomp, ")
+    assert sandbox.isolation.startswith("namespaces, no capabilities, seccomp, ")
 
 
 def test_an_honest_candidate_misses_nothing(guest: ProcessGuest) -> None:

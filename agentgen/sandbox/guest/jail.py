@@ -60,12 +60,14 @@ def _between(be_first: Callable[[], None], tell: int, go: tuple[int, int]) -> No
     """Leaves the namespaces: what it forks then is in the new ones. A process namespace is entered by birth only, and
     clone(2) by hand leaves the locks of libraries' threads closed (seen: setresuid waited for them for good)."""
     try:
-        outside = os.geteuid(), os.getegid()
         apart = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET
-        _check(_libc.unshare(apart if outside[0] == 0 else apart | _NEWUSER), "unshare")
-        if outside[0] != 0:
-            # Its own id is kept: as nobody it could not read a Python below a home that is closed.
-            _map(*outside)
+        if os.geteuid() != 0 or _libc.unshare(apart) != 0:
+            if os.geteuid() == 0:
+                _become_nobody()  # root without CAP_SYS_ADMIN, as in many a container
+            # Any other user keeps its id: as nobody it could not read a Python below a home that is closed.
+            ids = os.geteuid(), os.getegid()
+            _check(_libc.unshare(apart | _NEWUSER), "unshare")
+            _map(*ids)
         first = os.fork()
         if first == 0:
             os.close(tell)
@@ -89,10 +91,7 @@ def enter(paths: tuple[str, ...], scratch: str) -> None:
     is_root = os.geteuid() == 0
     view.change_to(paths, scratch)
     if is_root:
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
-        _check(_libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")  # else its /proc/self/uid_map is root's
+        _become_nobody()
         _check(_libc.unshare(_NEWUSER), "unshare user")
         _map(NOBODY, NOBODY)
     limits.die_with_parent()  # the change of ids would have had the kernel forget it
@@ -144,6 +143,13 @@ def status_of(report: int) -> int:
     """Returns the wait status of a guest whose process 1 has ended: SIGKILL, if it could not say any more."""
     said = os.read(report, _STATUS.size)
     return _STATUS.unpack(said)[0] if len(said) == _STATUS.size else int(signal.SIGKILL)
+
+
+def _become_nobody() -> None:
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    _check(_libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")  # else its /proc/self/uid_map is root's
 
 
 def _map(uid: int, gid: int) -> None:

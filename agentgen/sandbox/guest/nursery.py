@@ -105,7 +105,7 @@ class Nursery:
             os.waitpid(first, 0)
             os.close(report)
             raise OSError(said or "it ended before it could say why")
-        self.jail = "namespaces, nobody's rights, seccomp, " + (said.removeprefix(_LEADS) or "Landlock")
+        self.jail = "namespaces, no capabilities, seccomp, " + (said.removeprefix(_LEADS) or "Landlock")
         (guest,) = children(first) or (first,)
         return Born(guest, first, report)
 
