@@ -200,6 +200,7 @@ def environment(folder: Path, *, interpret: bool = False, preload: Path | None =
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",  # guests are killed, and what lay in a buffer would not be in the log
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # is_available() without touching CUDA: guests are forked from here
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # else its pool of compilers lives on, and counts as helpers
         **BOTH_SIDES,
         "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         **({"TRITON_INTERPRET": "1"} if interpret else {}),
