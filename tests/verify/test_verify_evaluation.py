@@ -38,6 +38,10 @@ class Crowded(Judge):
         self._near = ([], [])
         self._rigs = {rig.reference.workload: rig}
 
+    @property
+    def isolation(self) -> str:
+        return "none: guests are in this process"
+
     def start_guest(self, candidate: Candidate) -> Session:
         return Session(GuestHere(), None)
 

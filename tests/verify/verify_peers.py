@@ -30,6 +30,7 @@ class Elsewhere(ProcessSandbox):
 
     def __init__(self, status: int | None) -> None:
         self._ended = status
+        self.device = "cpu"
 
     def leave(self, scratch: Path) -> None:
         """Nothing to remove."""
