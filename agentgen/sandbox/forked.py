@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentgen.errors import PeerClosed, ProtocolError
+from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
 from agentgen.sandbox.kin import Kin
 from agentgen.sandbox.perf import Perf
 from agentgen.sandbox.wire import Channel, close_all
@@ -32,8 +32,9 @@ class Keeper(Protocol):
 class ProcessGuest:
     """A forked process group."""
 
-    def __init__(self, sandbox: Keeper, pid: int, channel: Channel, log: int, scratch: Path) -> None:
-        self.pid = pid
+    def __init__(self, sandbox: Keeper, pids: tuple[int, int], channel: Channel, log: int, scratch: Path) -> None:
+        """Takes the ids of the guest and of what ends with it: itself, or process 1 of its namespace."""
+        self.pid, self._first = pids
         self._sandbox = sandbox
         self._channel = channel
         self.scratch = scratch
@@ -42,7 +43,7 @@ class ProcessGuest:
         self._hung_up = False
         self._tail = bytearray()
         # Before it has threads or children: they are sampled too.
-        self._perf = _perf(pid) if sandbox.device == "cpu" else None
+        self._perf = _perf(self.pid) if sandbox.device == "cpu" else None
         self._reader = threading.Thread(target=self._drain, args=(log,), daemon=True)
         self._reader.start()
 
@@ -92,7 +93,11 @@ class ProcessGuest:
             self._status = self._status if self._status is not None else self._sandbox.exit_status(self.pid)
             self._signal(signal.SIGKILL)
             if self._status is None:
-                self._sandbox.exit_status(self.pid, timeout_s=10)
+                if self._first != self.pid:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(self._first, signal.SIGKILL)
+                if self._sandbox.exit_status(self.pid, timeout_s=10) is None:
+                    raise SandboxUnavailable(f"guest {self.pid} does not end, though it was killed")
         finally:
             if self._perf:
                 self._perf.close()

@@ -115,13 +115,15 @@ class ProcessSandbox:
         self._users[scratch] += 1
         ours, theirs = pair(ANSWER_BYTES)
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
+        if os.geteuid() == 0:
+            os.fchown(log_write, NOBODY, NOBODY)  # who opens /dev/stderr opens it anew
         try:
             message = {"scratch": str(scratch), "limits": default_limits(self.device)}
             self._channel.send(message, (theirs.fileno(), log_write))
             answer = self._receive("forked", FORK_S)
             if "refused" in answer:
                 raise ProtocolError(f"it could not build a jail: {answer['refused']}")
-            pid = int(answer["forked"])
+            pid, first = int(answer["forked"]), int(answer["awaited"])
             self._guests.add(pid)
         except (ProtocolError, TimeoutError) as error:
             ours.close()
@@ -131,7 +133,7 @@ class ProcessSandbox:
         finally:
             theirs.close()
             os.close(log_write)
-        return ProcessGuest(self, pid, ours, log_read, scratch)
+        return ProcessGuest(self, (pid, first), ours, log_read, scratch)
 
     def leave(self, scratch: Path) -> None:
         """Removes a scratch folder when the last guest that used it has ended."""

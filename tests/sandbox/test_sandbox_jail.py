@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sandbox_processes import descendants, gone, parent_of
 
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.process import ProcessSandbox
@@ -21,6 +22,10 @@ def attempt(call):
         return str(call())
     except OSError as error:
         return type(error).__name__
+def opened():
+    for fd in range(1024):
+        if os.path.lexists(f"/proc/self/fd/{fd}"):
+            yield f"{fd} {os.readlink(f'/proc/self/fd/{fd}').split(':')[0]}"
 said = EXPRESSION
 raise ValueError("said " + repr(said))
 """
@@ -76,6 +81,26 @@ def seen(guest: ProcessGuest, expression: str) -> object:
     return said_by(guest, LOOK.replace("EXPRESSION", expression))
 
 
+def test_it_holds_no_descriptor_but_its_own(guest: ProcessGuest) -> None:
+    assert seen(guest, "sorted(opened())[:3]") == ["0 /dev/null", "1 pipe", "2 pipe"]
+    assert [entry.split()[1] for entry in seen(guest, "sorted(opened())[3:]")] == ["socket"]  # type: ignore[union-attr]
+    assert seen(guest, "open('/dev/stderr', 'w').write('words') and os.path.ismount('/tmp')") is True
+    assert "words" in guest.log
+
+
+def test_its_process_1_cannot_be_harmed(guest: ProcessGuest) -> None:
+    assert seen(guest, "[attempt(lambda: os.kill(1, number)) for number in (2, 15, 9)]")
+    assert seen(guest, "attempt(lambda: open('/proc/1/mem', 'r+b'))") == "PermissionError"
+
+
+def test_a_child_in_its_own_session_dies_with_a_guest_whatever_it_does(sandbox: ProcessSandbox) -> None:
+    guest = sandbox.start()
+    seen(guest, "os.fork() or (os.setsid(), [__import__('time').sleep(60) for _ in range(9)])")
+    child = next(iter(descendants(parent_of(guest.pid)) - {guest.pid}))
+    guest.kill()
+    assert gone([child])
+
+
 def test_what_it_is_made_of_is_told(sandbox: ProcessSandbox) -> None:
     assert sandbox.isolation.startswith("namespaces, no capabilities, seccomp, ")
 
@@ -125,7 +150,14 @@ def test_what_is_the_user_s_is_not_there(guest: ProcessGuest, tmp_path: Path) ->
 
 
 def test_it_writes_nowhere_but_in_its_folder(guest: ProcessGuest) -> None:
-    places = ["/x", "/tmp/x", "/usr/x", str(ROOT / "agentgen" / "x"), "/dev/x/y", "/proc/sys/kernel/core_pattern"]
+    places = [
+        "/x",
+        "/usr/x",
+        "/sys/fs/cgroup/x",
+        str(ROOT / "agentgen" / "x"),
+        "/dev/x/y",
+        "/proc/sys/kernel/core_pattern",
+    ]
     assert set(seen(guest, f"[attempt(lambda: open(path, 'w')) for path in {places}]")) <= {  # type: ignore[call-overload]
         *("PermissionError", "OSError", "FileNotFoundError")
     }

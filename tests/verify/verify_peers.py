@@ -36,8 +36,8 @@ class Elsewhere(ProcessSandbox):
         """Nothing to remove."""
 
     def exit_status(self, pid: int, timeout_s: float = 0.0) -> int | None:
-        """Returns the status given."""
-        return self._ended
+        """Returns the status given, and that of a process that was killed."""
+        return -9 if timeout_s >= 10 else self._ended
 
 
 class Impatient(ProcessGuest):
@@ -59,7 +59,7 @@ def talking(plays: Sequence[Play], status: int | None = None, patience_s: float 
     read, write = os.pipe()
     os.close(write)
     process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    guest = Impatient(Elsewhere(status), process.pid, ours, read, Path())
+    guest = Impatient(Elsewhere(status), (process.pid, process.pid), ours, read, Path())
     guest.patience_s = patience_s
     peer = threading.Thread(target=_perform, args=(theirs, plays))
     peer.start()

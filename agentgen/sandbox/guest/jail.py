@@ -10,12 +10,16 @@ Source: namespaces(7), user_namespaces(7), capabilities(7).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
+import select
 import signal
 import struct
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from agentgen.sandbox.guest import limits, view
 from agentgen.sandbox.guest.landlock import write_only_below
@@ -24,6 +28,9 @@ from agentgen.sandbox.guest.seccomp import refuse_system_calls
 NOBODY = 65534
 PROCESSES = 4096
 """Threads and processes of one guest: OpenMP on two hundred cores, and a compiler's."""
+
+BUILD_S = 10.0
+"""For one step of building it, which takes some milliseconds."""
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 1 << 17, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30
 _SET_DUMPABLE, _CAPBSET_DROP, _SET_NO_NEW_PRIVS = 4, 24, 38
@@ -37,23 +44,56 @@ def found(be_first: Callable[[], None]) -> int:
     """Forks process 1 of new namespaces, and returns its id. There `be_first` runs, and must not return.
 
     Raises:
-        OSError: the kernel refuses.
+        OSError: the kernel refuses, or it takes too long.
     """
-    said, tell = os.pipe()
-    go, gone = os.pipe()
-    middle = os.fork()
-    if middle == 0:
-        _between(be_first, tell, (go, gone))
-    os.close(tell)
-    os.close(go)
-    with open(said, "rb") as file:
-        answer = file.read().decode(errors="replace")
-    os.waitpid(middle, 0)  # from now on process 1 is our child: this process adopts orphans
-    os.write(gone, b"!") if answer.isdigit() else None
-    os.close(gone)
-    if not answer.isdigit():
-        raise OSError(answer or "it ended before it could say why")
-    return int(answer)
+    with ExitStack() as stack:
+        said, tell = _pipe(stack)
+        go, gone = _pipe(stack)
+        middle = os.fork()
+        if middle == 0:
+            os.close(said)
+            _between(be_first, tell, (go, gone))
+        os.close(tell)
+        try:
+            answer = told(said)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(middle, signal.SIGKILL)  # it has nothing to do any more
+            os.waitpid(middle, 0)  # from now on process 1 is our child: this process adopts orphans
+        if not answer.isdigit():
+            raise OSError(answer or "it ended before it could say why")
+        with contextlib.suppress(BrokenPipeError):
+            os.write(gone, b"!")
+        return int(answer)
+
+
+def told(descriptor: int) -> str:
+    """Returns what is written to a pipe until its other end is closed.
+
+    Raises:
+        OSError: that takes too long: a file system may hang.
+    """
+    deadline, said = time.monotonic() + BUILD_S, b""
+    while True:
+        readable, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        if not readable:
+            raise OSError(f"it was not built within {BUILD_S:.0f} s")
+        if not (more := os.read(descriptor, 4096)):
+            return said.decode(errors="replace")
+        said += more
+
+
+def _pipe(stack: ExitStack) -> tuple[int, int]:
+    """Returns a pipe whose ends are closed with `stack`, as far as they still are open."""
+    ends = os.pipe()
+    for end in ends:
+        stack.callback(_close, end)
+    return ends
+
+
+def _close(descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        os.close(descriptor)
 
 
 def _between(be_first: Callable[[], None], tell: int, go: tuple[int, int]) -> None:
@@ -73,11 +113,13 @@ def _between(be_first: Callable[[], None], tell: int, go: tuple[int, int]) -> No
             os.close(tell)
             os.close(go[1])
             if os.read(go[0], 1):
+                os.close(go[0])
+                limits.die_with_parent()
                 be_first()
             os._exit(1)
         os.write(tell, str(first).encode())
-    except OSError as error:
-        os.write(tell, str(error).encode())
+    except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
+        os.write(tell, f"{type(error).__name__}: {error}".encode())
     finally:
         os._exit(0)
 
@@ -114,7 +156,7 @@ def confine(scratch: str) -> str:
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     missing = ""
     try:
-        write_only_below([scratch, "/dev", "/proc/self"])
+        write_only_below([scratch, "/tmp", "/dev", "/proc/self"])
     except OSError as error:  # the view is read-only all the same
         missing = f"Landlock: {error}"
     refuse_system_calls()
@@ -126,16 +168,21 @@ def run(scratch: str, become_guest: Callable[[], None], report: int) -> None:
     to `report`, for `status_of`. Never returns."""
     guest = os.fork()
     if guest == 0:
+        os.close(report)
         become_guest()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.closerange(0, report)
     os.closerange(report + 1, 4096)
     confine(scratch)
+    # The guest has the same rights: it may neither reach into this process nor end it by a signal that Python handles.
+    _check(_libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
         pid, status = os.wait()
         if pid == guest:
-            os.write(report, _STATUS.pack(status))
+            with contextlib.suppress(OSError):
+                os.write(report, _STATUS.pack(status))
             os._exit(0)
 
 
@@ -154,8 +201,9 @@ def _become_nobody() -> None:
 
 def _map(uid: int, gid: int) -> None:
     for name, content in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-            file.write(content)
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
+        os.write(descriptor, content.encode())
+        os.close(descriptor)
 
 
 def _check(answer: int, what: str) -> int:

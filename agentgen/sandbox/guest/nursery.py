@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentgen.sandbox.guest import jail, view
 from agentgen.sandbox.kin import children
@@ -54,15 +58,16 @@ class Nursery:
             return
         self._paths = view.readable()
         try:
-            born = self._jailed(trial, lambda: os._exit(0))
+            born = self._jailed(trial, lambda: _inspect(trial))
             os.waitpid(born.awaited, 0)
             ended = born.status(0)
         except OSError as error:
-            self.jail = f"{NONE}, because the kernel refuses a jail: {error}"
-            self._paths = ()
+            self.jail, self._paths = f"{NONE}, because the kernel refuses a jail: {error}", ()
             return
-        if ended:
-            self.jail, self._paths = f"{NONE}, because a process in a jail ended with status {ended}", ()
+        lacking = Path(trial, _LACKING)
+        if ended or lacking.exists():
+            why = lacking.read_text() if lacking.exists() else f"a process ended with status {ended}"
+            self.jail, self._paths = f"{NONE}, because in a jail {why}", ()
 
     def bear(self, scratch: str, become_guest: Callable[[], None]) -> Born:
         """Forks a guest, which leads its process group when this returns: one that does not exist yet cannot be stopped
@@ -88,23 +93,31 @@ class Nursery:
     def _jailed(self, scratch: str, become_guest: Callable[[], None]) -> Born:
         leads, tell = os.pipe()
         report, status = os.pipe()
-        try:
-            first = jail.found(lambda: _settle(self._paths, scratch, become_guest, tell, status))
-        except OSError:
+
+        def settle() -> None:
             os.close(leads)
             os.close(report)
+            _settle(self._paths, scratch, become_guest, tell, status)
+
+        first = 0
+        try:
+            try:
+                first = jail.found(settle)
+            finally:
+                os.close(tell)
+                os.close(status)
+            said = jail.told(leads)
+            if not said.startswith(_LEADS):
+                raise OSError(said or "it ended before it could say why")
+        except OSError:
+            os.close(report)
+            if first:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(first, signal.SIGKILL)
+                os.waitpid(first, 0)
             raise
         finally:
-            os.close(tell)
-            os.close(status)
-        with open(leads, "rb") as file:
-            said = file.read().decode(errors="replace")
-        if not said.startswith(_LEADS):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(first, signal.SIGKILL)
-            os.waitpid(first, 0)
-            os.close(report)
-            raise OSError(said or "it ended before it could say why")
+            os.close(leads)
         self.jail = "namespaces, no capabilities, seccomp, " + (said.removeprefix(_LEADS) or "Landlock")
         (guest,) = children(first) or (first,)
         return Born(guest, first, report)
@@ -113,13 +126,32 @@ class Nursery:
 _LEADS = "+"
 
 
+_LACKING = "lacking"
+
+
+def _inspect(folder: str) -> None:
+    """Does in a jail what candidates do there, and leaves word of what fails: none shall be blamed for it. Never
+    returns."""
+    why = ""
+    try:
+        if subprocess.run([sys.executable, "-c", "import ctypes, tempfile"], check=False).returncode:
+            why = f"{sys.executable} does not start"
+        for device in glob.glob("/dev/nvidia[0-9]*"):
+            os.close(os.open(device, os.O_RDWR))
+    except OSError as error:
+        why = str(error)
+    if why:
+        Path(folder, _LACKING).write_text(why)
+    os._exit(0)
+
+
 def _settle(paths: tuple[str, ...], scratch: str, become_guest: Callable[[], None], tell: int, status: int) -> None:
     """Builds the jail round process 1, which this is, and the guest in it. Never returns."""
     try:
         jail.enter(paths, scratch)
         jail.run(scratch, lambda: _lead(scratch, become_guest, tell), status)
-    except OSError as error:
-        os.write(tell, str(error).encode())
+    except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
+        os.write(tell, f"{type(error).__name__}: {error}".encode())
     finally:
         os._exit(1)
 
@@ -129,8 +161,8 @@ def _lead(scratch: str, become_guest: Callable[[], None], tell: int) -> None:
         os.setsid()
         missing = jail.confine(scratch)
         os.write(tell, f"{_LEADS}{missing and f'no {missing}'}".encode())
-    except OSError as error:
-        os.write(tell, str(error).encode())
+    except BaseException as error:  # noqa: BLE001
+        os.write(tell, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     os.close(tell)
     become_guest()

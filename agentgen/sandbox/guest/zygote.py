@@ -5,7 +5,7 @@ It imports torch and triton once (2-3 s on an H200; a fork takes 0.01 s) and nev
 process that did cannot use it. It starts no threads and runs no OpenMP work, which do not survive a fork either.
 
     (itself, when warm)                                -> ready, jail: what its guests are kept in
-    fork   scratch, limits + guest's socket, log pipe  -> forked: the guest's pid
+    fork   scratch, limits + guest's socket, log pipe  -> forked: the guest's pid; awaited: of its process 1
     (itself, when a guest has ended)                   -> exited: pid, status (negative: killed by that signal)
 
 When its own socket closes, or the judge is killed, it kills every guest's process group and ends.
@@ -107,7 +107,8 @@ class Zygote:
             born = self._born.pop(pid, None)
             if born is None:
                 continue  # an orphan of a guest
-            born.kill()  # what it left behind in its group
+            if born.report is None:
+                born.kill()  # what it left behind in its group; a namespace has ended with its process 1
             _kill_orphans(self._born)  # and what had left the group, adopted by this process
             self._channel.send({"exited": born.guest, "status": os.waitstatus_to_exitcode(born.status(status))})
 
@@ -115,7 +116,7 @@ class Zygote:
         guest_socket, log = fds
 
         def become_guest() -> None:
-            _become_guest(message, guest_socket, log, self._channel.fileno(), self._device, self._arch)
+            _become_guest(message, guest_socket, log, self._device, self._arch)
 
         try:
             born = self._nursery.bear(message["scratch"], become_guest)
@@ -126,10 +127,10 @@ class Zygote:
             os.close(guest_socket)
             os.close(log)
         self._born[born.awaited] = born
-        self._channel.send({"forked": born.guest})
+        self._channel.send({"forked": born.guest, "awaited": born.awaited})
 
 
-def _become_guest(message: Message, guest_socket: int, log: int, zygote: int, device: str, arch: str | None) -> None:
+def _become_guest(message: Message, guest_socket: int, log: int, device: str, arch: str | None) -> None:
     """Turns the forked child into a guest; never returns."""
     status = 1
     try:
@@ -137,12 +138,13 @@ def _become_guest(message: Message, guest_socket: int, log: int, zygote: int, de
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.close(zygote)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.close(log)
+        # Whatever else the zygote holds: its own socket and pipes, and those of other guests.
+        os.closerange(3, guest_socket)
+        os.closerange(guest_socket + 1, 4096)
         limits.enter_scratch(message["scratch"])
         limits.apply(message["limits"])
         from agentgen.sandbox.guest.serve import serve
