@@ -58,8 +58,18 @@ def kin_of(guest: int, guests: Collection[int]) -> Kin:
 
 
 def children(pid: int) -> list[int]:
-    """Returns the living children of a process."""
+    """Returns the children of a process that have not been waited for. What its first thread has forked the kernel may
+    list (CONFIG_PROC_CHILDREN); else, in some milliseconds, all processes are looked at."""
+    if listed := _listed(pid):
+        return listed
     return [other for other in _processes() if _parent(other) == pid]
+
+
+def _listed(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _processes() -> list[int]:
