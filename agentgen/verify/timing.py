@@ -110,12 +110,12 @@ class Stopwatch:
             self.warm(call)
             calls = self.schedule.calls(1e6 * self.seconds(call, 2) / 2)
             copy_us = self.copy_us(calls)
-            samples = [_net(1e6 * self.seconds(call, calls) / calls, copy_us) for _ in range(7)]
+            samples = [net_us(1e6 * self.seconds(call, calls) / calls, copy_us) for _ in range(7)]
             times[name] = sorted(samples)[3]
         return times
 
 
-def _net(gross_us: float, copy_us: float) -> float:
+def net_us(gross_us: float, copy_us: float) -> float:
     """Returns a call's time without the copy; noise in the copy of a tiny kernel must not make it zero or less."""
     return max(gross_us - copy_us, 0.01 * gross_us)
 
@@ -197,9 +197,9 @@ def race(
     copy_us = 1e6 * median(copies) / calls
     return Race(
         calls,
-        tuple(_net(1e6 * window.seconds / calls, copy_us) for window in windows),
-        tuple(_net(1e6 * (window.claim.seconds or 0.0) / calls, copy_us) for window in windows),
-        {name: tuple(_net(x, copy_us) for x in samples) for name, samples in raced.items()},
+        tuple(net_us(1e6 * window.seconds / calls, copy_us) for window in windows),
+        tuple(net_us(1e6 * (window.claim.seconds or 0.0) / calls, copy_us) for window in windows),
+        {name: tuple(net_us(x, copy_us) for x in samples) for name, samples in raced.items()},
         copy_us,
         tuple(windows),
     )
