@@ -363,7 +363,7 @@ def test_without_its_zygote_a_sandbox_is_unavailable(spare: ProcessSandbox) -> N
     for _ in range(2):
         with pytest.raises(SandboxUnavailable, match="agentgen doctor"):
             spare.start()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # the end of a log that was read may just be closed
     with pytest.raises(SandboxUnavailable):
         guest.kill()
 
