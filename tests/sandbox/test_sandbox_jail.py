@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sandbox_processes import descendants, gone, parent_of
@@ -70,20 +71,20 @@ def guest(sandbox: ProcessSandbox) -> Iterator[ProcessGuest]:
     one.kill()
 
 
-def said_by(guest: ProcessGuest, source: str) -> object:
+def said_by(guest: ProcessGuest, source: str) -> Any:
     guest.post({"do": "load", "source": source, "arithmetic": "fp32"})
     message = guest.answer(60)["failure"]["message"]
     assert "said " in message, message
     return ast.literal_eval(message.partition("said ")[2])
 
 
-def seen(guest: ProcessGuest, expression: str) -> object:
+def seen(guest: ProcessGuest, expression: str) -> Any:
     return said_by(guest, LOOK.replace("EXPRESSION", expression))
 
 
 def test_it_holds_no_descriptor_but_its_own(guest: ProcessGuest) -> None:
     assert seen(guest, "sorted(opened())[:3]") == ["0 /dev/null", "1 pipe", "2 pipe"]
-    assert [entry.split()[1] for entry in seen(guest, "sorted(opened())[3:]")] == ["socket"]  # type: ignore[union-attr]
+    assert [entry.split()[1] for entry in seen(guest, "sorted(opened())[3:]")] == ["socket"]
     assert seen(guest, "open('/dev/stderr', 'w').write('words') and os.path.ismount('/tmp')") is True
     assert "words" in guest.log
 
@@ -126,7 +127,7 @@ def test_it_sees_no_processes_but_its_own(guest: ProcessGuest) -> None:
 def test_it_cannot_reach_into_processes(guest: ProcessGuest) -> None:
     reach = """[ctypes.CDLL(None).ptrace(16, 1, 0, 0), ctypes.CDLL(None).process_vm_writev(1, 0, 0, 0, 0, 0),
         attempt(lambda: open('/proc/1/mem', 'r+b')), attempt(lambda: open('/proc/1/environ', 'rb').read())]"""
-    ptrace, written, memory, _ = seen(guest, reach)  # type: ignore[misc]
+    ptrace, written, memory, _ = seen(guest, reach)
     assert (ptrace, written) == (-1, -1)
     assert memory == "PermissionError"
 
@@ -158,7 +159,7 @@ def test_it_writes_nowhere_but_in_its_folder(guest: ProcessGuest) -> None:
         "/dev/x/y",
         "/proc/sys/kernel/core_pattern",
     ]
-    assert set(seen(guest, f"[attempt(lambda: open(path, 'w')) for path in {places}]")) <= {  # type: ignore[call-overload]
+    assert set(seen(guest, f"[attempt(lambda: open(path, 'w')) for path in {places}]")) <= {
         *("PermissionError", "OSError", "FileNotFoundError")
     }
 
