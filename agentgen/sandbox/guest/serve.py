@@ -59,6 +59,7 @@ class Guest:
         if self._device != "cpu":
             torch.cuda.set_device(self._device)
             torch.zeros(1, device=self._device)
+            memory.reset_persisting_cache()  # 11.25 MiB of an H200's are set aside in a new context, and torch's too
             self._gate = gate.Gate(fds[0], str(self._arch))
             os.close(fds[0])
         path = os.path.join(os.getcwd(), "candidate.py")
