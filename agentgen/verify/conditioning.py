@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-PART_ELEMENTS = 1 << 26
-"""Looked at in one go: each takes some ten float64 temporaries."""
+PART_ELEMENTS = {"cuda": 1 << 26, "cpu": 1 << 15}
+"""Looked at in one go, by device: each takes some ten float64 temporaries, on a CPU those of its cache."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def parts_of(x: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, ...]:
     memory beside it."""
     width = like.shape[-1] if like.dim() else 1
     own = width if x.shape == like.shape else 1
-    return x.reshape(like.numel() // max(1, width), own).split(max(1, PART_ELEMENTS // max(1, width)))
+    return x.reshape(like.numel() // max(1, width), own).split(max(1, PART_ELEMENTS[x.device.type] // max(1, width)))
 
 
 def lift(x: torch.Tensor) -> torch.Tensor:

@@ -53,6 +53,8 @@ TERMS_FACTOR = 4.0
 ILL_CONDITIONED = 1e-2
 """One ulp of the inputs moves the oracle by more than this: the family says nothing about a kernel."""
 
+PLAINLY = 50.0
+"""An error of so many floors is that of a lesser arithmetic: TF32's 2e-4 is a hundred of fp32's."""
 
 MANY = 64
 """Elements after which no rounding at all is no coincidence."""
@@ -79,9 +81,8 @@ class Pool:
     _oracle_not_finite: int = 0
     _not_zero: int = 0
     _wide: bool = False
-    _notes: list[str] = field(default_factory=list)
 
-    def add(self, out: torch.Tensor, oracle: torch.Tensor, by_torch: torch.Tensor, moved: Sequence[Moved]) -> None:
+    def add(self, out: torch.Tensor, oracle: torch.Tensor, by_torch: torch.Tensor, moved: Sequence[Moved] = ()) -> None:
         """Adds one output of one draw.
 
         Args:
@@ -89,7 +90,8 @@ class Pool:
             oracle: float64, same shape; exact where the output is of integers.
             by_torch: torch's output in the problem's arithmetic.
             moved: By what the oracle changes as inputs move by one ulp each: value by value, row by row, all up
-                (`nudge`, `nudge_rows`, `lift`). The first is the family's condition.
+                (`nudge`, `nudge_rows`, `lift`). The first is the family's condition. None: nobody has looked, and the
+                gates are narrower than they might be (`passes_narrowly`).
         """
         self.draws += 1
         if not oracle.numel():
@@ -103,6 +105,10 @@ class Pool:
             return
         if by_torch.dtype is torch.float64:  # the oracle is torch's own answer, and says nothing of exactness
             self.must_be_exact, self._wide = False, True
+        if not moved:
+            for part in zip(*(parts_of(x, oracle) for x in (out, oracle, by_torch)), strict=True):
+                self._add_narrowly(*part)
+            return
         if not bool(torch.isfinite(oracle).all()) or not all(math.isfinite(other.squares) for other in moved):
             self._oracle_not_finite += 1
             return
@@ -115,6 +121,20 @@ class Pool:
         parts = zip(*(parts_of(x, oracle) for x in (out, oracle, by_torch, terms)), strict=True)
         for rows, of_oracle, of_torch, of_terms in parts:
             self._add_rows(rows, of_oracle, of_torch, of_terms, torch_worst)
+
+    def _add_narrowly(self, out: torch.Tensor, oracle: torch.Tensor, by_torch: torch.Tensor) -> None:
+        self._elements += oracle.numel()
+        squares, size = oracle.square(), (out.double() - oracle).abs()
+        scale = squares.mean(dim=-1, keepdim=True).sqrt() + oracle.abs()
+        sums = [x.sum() for x in (squares, size.square(), (by_torch.double() - oracle).square())]
+        # What is not finite stays so in the sums.
+        worst = torch.where(size == 0, 0.0, size / scale).max()
+        norm, error, torch_error, worst = torch.stack([*sums, worst]).tolist()  # waits for a GPU once
+        self._norm += norm
+        self._error += error
+        self._torch_error += torch_error
+        for arithmetic in self._classes:
+            self._worst[arithmetic] = max(self._worst[arithmetic], math.inf if math.isnan(worst) else worst)
 
     def _add_rows(
         self,
@@ -185,6 +205,16 @@ class Pool:
             if (error is None or error <= gate) and self._worst[arithmetic] <= ELEMENT_FACTOR * gate:
                 return arithmetic
         return None
+
+    @property
+    def passes_narrowly(self) -> bool:
+        """Whether it passes without anybody having asked what one ulp of the inputs does, in a class that would be no
+        better if somebody had."""
+        sums = (self._norm, self._error, self._torch_error, *self._worst.values())
+        if self._oracle_not_finite or not all(map(math.isfinite, sums)) or self.problems():
+            return False
+        better = self._classes[: self._classes.index(self.reached)] if self.reached else ()
+        return all((self._relative(self._error) or 0.0) > PLAINLY * FLOOR[one] for one in better)
 
     @property
     def element_limit(self) -> float:

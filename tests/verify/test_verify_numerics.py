@@ -308,3 +308,54 @@ def test_a_nudge_goes_both_ways_in_the_dtype_s_own_steps(source: torch.Generator
 def test_integers_are_not_nudged(source: torch.Generator, make: Callable[..., torch.Tensor]) -> None:
     x = make(10, dtype=torch.int64)
     assert nudge(x, source) is x
+
+
+@pytest.mark.parametrize("arithmetic", [Arithmetic.FP32, Arithmetic.TF32, Arithmetic.BF16])
+@pytest.mark.parametrize("kind", ["normal", "zero rows", "one row", "cancelling", "exact"])
+def test_what_passes_narrowly_passes_with_all_that_is_known(arithmetic: Arithmetic, kind: str) -> None:
+    source = torch.Generator().manual_seed(11)
+    a, b = torch.randn(24, 96, generator=source), torch.randn(96, 40, generator=source)
+    if kind == "zero rows":
+        a[::3] = 0
+    if kind == "cancelling":
+        a[:, 48:] = -a[:, :48]
+        b[48:] = b[:48] * (1 + 1e-5)
+    if kind == "exact":
+        a, b = a.round(), b.round()
+    oracle, by_torch, nudged = matmul_of(a, b, source)
+    seen: set[bool] = set()
+    for exponent in range(-9, 0):
+        for spread in ("all", "one", "none"):
+            out = by_torch.clone()
+            noise = 10.0**exponent * torch.randn(out.shape, generator=source) * out.abs().mean()
+            out += noise if spread == "all" else 0
+            if spread == "one":
+                out[5, 7] += noise[5, 7]
+            narrow = Pool("main", "normal", arithmetic, must_be_exact=kind == "exact")
+            narrow.add(out, oracle, by_torch)
+            full = pooled(out, (oracle, by_torch, nudged), arithmetic, exact=kind == "exact")
+            seen.add(narrow.passes_narrowly)
+            if narrow.passes_narrowly:
+                assert not full.problems()
+                assert narrow.reached == full.reached or kind == "cancelling"
+    assert seen == {True, False} or kind == "cancelling"
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 3e38])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_nothing_that_is_not_finite_passes_narrowly(wrong: float, zeros: bool) -> None:
+    oracle = torch.zeros(8, 16, dtype=torch.float64) if zeros else torch.ones(8, 16, dtype=torch.float64)
+    out = oracle.float()
+    pool = Pool("main", "normal", Arithmetic.BF16, must_be_exact=False)
+    pool.add(out, oracle, oracle.float())
+    assert pool.passes_narrowly
+    out[3, 3] = wrong
+    pool.add(out, oracle, oracle.float())
+    assert not pool.passes_narrowly
+
+
+def test_an_oracle_that_is_not_finite_passes_nothing_narrowly() -> None:
+    oracle = torch.full((4, 4), math.inf, dtype=torch.float64)
+    pool = Pool("main", "normal", Arithmetic.FP32, must_be_exact=False)
+    pool.add(oracle.float(), oracle, oracle.float())
+    assert not pool.passes_narrowly

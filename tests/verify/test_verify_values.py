@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from verify_problems import small_conv
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
-from agentgen.verify.checks.values import NORMAL_DRAWS, check_workload, compare, truth, values
+from agentgen.verify.checks.values import NORMAL_DRAWS, check_workload, judged, truth, values
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.numerics import Pool, loosest
@@ -180,8 +181,7 @@ def test_a_draw_is_one_however_many_outputs_it_has() -> None:
     with rig_of(small_conv().model_copy(update={"reference": reference})) as rig:
         rig.draw_inputs(Family.NORMAL)
         rig.poison_outputs()
-        pool = Pool("main", "normal", FP32, must_be_exact=False)
-        compare(rig, 0, pool, Findings())
+        pool = judged(rig, {0: rig.snapshot(0)}, partial(Pool, "main", "normal", FP32, must_be_exact=False))
     assert pool.draws == 1
     wrong = 4 * 8 * 30 * 30 + 4 * 3 * 32 * 32
     assert pool.problems() == [f"main, normal: {wrong} elements are NaN or Inf where the float64 oracle is finite"]

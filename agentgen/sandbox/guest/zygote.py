@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _warm_up(device: str, arch: str | None) -> None:
-    """Imports what every candidate needs, and compiles the gate's kernels so that no guest has to."""
+    """Imports what every candidate needs, and has compilers do once what they would do in each guest."""
     # The modules are named here and not on top so that a broken torch is reported on the socket, not as a dead child.
     from agentgen.sandbox.guest import coverage, gate, interpreter, sampler, serve  # noqa: F401  # pyright: ignore
 
@@ -65,6 +65,9 @@ def _warm_up(device: str, arch: str | None) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         gate.compiled(arch)
+        from agentgen.sandbox.guest import compiler  # a CPU has no use for it
+
+        compiler.warm_up(arch)
 
 
 class Zygote:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 
 import torch
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
-from agentgen.verify.checks.values import inputs_unchanged, truth
+from agentgen.verify.checks.values import inputs_unchanged, judged
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, Rejected, check
 from agentgen.verify.numerics import Pool
@@ -72,8 +73,9 @@ class Audit:
         """
         for which, seen in zip(self._aims, self._seen, strict=True):
             family = self.strange[which] if self.strange else Family.NORMAL
-            pool = Pool(f"timed window {self._windows}", family.value, self._arithmetic, must_be_exact=False)
-            truth(self._rig.reference, self._rig.private[which], self._rig.source).add_to(pool, seen)
+            place = f"timed window {self._windows}"
+            new_pool = partial(Pool, place, family.value, self._arithmetic, must_be_exact=False)
+            pool = judged(self._rig, {which: seen}, new_pool)
             self.looked += 1
             inputs_unchanged(self._findings, self._rig, which)
             values_while_timed(self._findings, pool, self.looked)

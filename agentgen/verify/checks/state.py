@@ -6,12 +6,14 @@ here is right on fresh inputs at fresh addresses, and wrong in somebody's progra
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from agentgen.records.problem import Arithmetic, Demand
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.guest.poison import HUGE, NAN
-from agentgen.verify.checks.values import Truth, truth
+from agentgen.verify.checks.values import Truth, judged, truth
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import NotGated, Rejected, check
 from agentgen.verify.numerics import Pool
@@ -44,8 +46,10 @@ def _wrong(rig: Rig, right: Truth, outputs: list[torch.Tensor], arithmetic: Arit
 
 def require_right(rig: Rig, which: int, arithmetic: Arithmetic, situation: str) -> None:
     """Raises Rejected, WRONG_VALUES, if output set `which` is not what its private inputs make it."""
-    right = truth(rig.reference, rig.private[which], rig.source)
-    wrong = _wrong(rig, right, rig.snapshot(which), arithmetic)
+    name, family = rig.reference.workload, Family.NORMAL.value
+    wrong = judged(
+        rig, {which: rig.snapshot(which)}, partial(Pool, name, family, arithmetic, must_be_exact=False)
+    ).problems()
     if wrong:
         raise Rejected(Outcome.WRONG_VALUES, f"{situation}: {wrong[0]}")
 
