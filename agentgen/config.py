@@ -39,7 +39,7 @@ PACKAGE = Path(__file__).resolve().parent
 LANGUAGES = ("triton", "cuda", "cpp")
 ARITHMETICS = ("fp32", "tf32", "fp16", "bf16")
 EFFORTS = ("quick", "full")
-SANDBOXES = ("jail", "none")
+SANDBOXES = ("jail", "docker", "none")
 
 
 @dataclass(frozen=True, slots=True)

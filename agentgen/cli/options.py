@@ -9,7 +9,7 @@ from cyclopts import Parameter
 LanguageName = Literal["triton", "cuda", "cpp"]
 ArithmeticName = Literal["fp32", "tf32", "fp16", "bf16"]
 EffortName = Literal["quick", "full"]
-SandboxName = Literal["jail", "none"]
+SandboxName = Literal["jail", "docker", "none"]
 
 Languages = Annotated[
     tuple[LanguageName, ...],
@@ -37,7 +37,7 @@ ArithmeticOption = Annotated[
 ]
 Sandbox = Annotated[
     SandboxName | None,
-    Parameter(help="jail, as far as Linux allows it, or none: candidates can do what you can. [default: jail]"),
+    Parameter(help="jail, as far as Linux allows it; docker; or none: candidates can do what you can. [default: jail]"),
 ]
 Wait = Annotated[
     bool,

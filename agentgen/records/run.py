@@ -50,6 +50,8 @@ class Isolation(StrEnum):
 
     JAIL = "jail"
     """Namespaces, nobody's rights, seccomp, Landlock: as far as the kernel allows it."""
+    DOCKER = "docker"
+    """A container of Docker's, of which the engine must be there."""
     NONE = "none"
     """Plain processes that can do what the user can."""
 

@@ -1,5 +1,5 @@
 """Guests as processes with rlimits, forked from a zygote, each in a session of its own and, wherever the kernel allows
-it, in a jail of its own; each candidate in a scratch folder of its own.
+it, in a jail of its own, or all of them in one container; each candidate in a scratch folder of its own.
 
 Promised: private socket, output capped, limits on memory and file size, scrubbed environment, death of the
 whole process group. In a jail (`sandbox.guest.jail`) also: no network, nothing to be seen or written but what a kernel
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,9 +17,11 @@ from collections import Counter
 from pathlib import Path
 
 from agentgen.errors import ProtocolError, SandboxUnavailable
+from agentgen.records.run import Isolation
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.kin import Kin, kin_of
 from agentgen.sandbox.wire import Message, pair
+from agentgen.sandbox.zygotes import Zygote, ZygoteProcess
 
 NOBODY = 65534
 ANSWER_BYTES = 4 << 20
@@ -61,7 +62,7 @@ class ProcessSandbox:
         *,
         interpret: bool = False,
         preload: Path | None = None,
-        jailed: bool = True,
+        isolation: Isolation = Isolation.JAIL,
     ) -> None:
         """Starts the zygote; its warm-up goes on in the background until the first `start`.
 
@@ -70,24 +71,32 @@ class ProcessSandbox:
             arch: The device's architecture for compilers, e.g. `sm_90a`; None on a CPU.
             interpret: Triton kernels run in Triton's interpreter (its decorators read this when they are imported).
             preload: A shared library to load first: the guarding allocator (`sandbox.guard`).
-            jailed: Whether guests are kept in jails, if the kernel allows it.
+            isolation: What guests are to be kept in: jails, if the kernel allows it, a container, or nothing.
+
+        Raises:
+            SandboxUnavailable: Docker does not start the container.
         """
         self.device = device
         # Goes with this object, too, where a judge fails before it could close it.
         self._scratch = tempfile.TemporaryDirectory(prefix="agentgen-", ignore_cleanup_errors=True)
         self._folder = Path(self._scratch.name)
         self._folder.chmod(0o711)  # nobody passes through it
-        self._channel, theirs = pair()
-        command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote"]
-        command += ["--channel", str(theirs.fileno()), "--device", device]
+        command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote", "--device", device]
         command += ["--arch", arch] if arch else []
-        if jailed:
+        if isolation is not Isolation.NONE:
             command += ["--jail", str(self._scratch_folder("trial"))]
         variables = environment(self._folder, interpret=interpret, preload=preload)
-        self._process = subprocess.Popen(
-            command, env=variables, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
-        )
-        theirs.close()
+        self._zygote: Zygote
+        if isolation is Isolation.DOCKER:
+            # Here, because importing Docker's client takes 0.2 s, which nobody else is to wait for.
+            from agentgen.sandbox.container import ZygoteContainer
+
+            self._zygote = ZygoteContainer(command, variables, self._folder, preload)
+        else:
+            self._zygote = ZygoteProcess(command, variables)
+        self._channel = self._zygote.channel
+        self._here: dict[int, int] = {}
+        """By the ids that the zygote knows its children by, ours."""
         self._jail: str | None = None
         self._users: Counter[Path] = Counter()
         self._exits: dict[int, int] = {}
@@ -98,7 +107,7 @@ class ProcessSandbox:
         if self._jail is not None:
             return
         try:
-            self._jail = str(self._receive("ready", ZYGOTE_START_S)["jail"])
+            self._jail = self._zygote.isolation(str(self._receive("ready", ZYGOTE_START_S)["jail"]))
         except (ProtocolError, TimeoutError) as error:
             raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
 
@@ -123,7 +132,9 @@ class ProcessSandbox:
             answer = self._receive("forked", FORK_S)
             if "refused" in answer:
                 raise ProtocolError(f"it could not build a jail: {answer['refused']}")
-            pid, first = int(answer["forked"]), int(answer["awaited"])
+            inside = int(answer["forked"]), int(answer["awaited"])
+            self._here.update({one: self._zygote.here(one) for one in inside})
+            pid, first = (self._here[one] for one in inside)
             self._guests.add(pid)
         except (ProtocolError, TimeoutError) as error:
             ours.close()
@@ -161,12 +172,7 @@ class ProcessSandbox:
 
     def close(self) -> None:
         """Ends the zygote, which ends every guest, and removes their folders."""
-        self._channel.close()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._zygote.end()
         self._scratch.cleanup()
 
     def _scratch_folder(self, name: str) -> Path:
@@ -185,7 +191,7 @@ class ProcessSandbox:
 
     def _note(self, message: Message) -> None:
         if "exited" in message:
-            self._exits[message["exited"]] = message["status"]
+            self._exits[self._here.pop(message["exited"], message["exited"])] = message["status"]
 
 
 def environment(folder: Path, *, interpret: bool = False, preload: Path | None = None) -> dict[str, str]:

@@ -59,8 +59,8 @@ class Judge:
         self.machine: Machine = machines.describe(device)
         self.arithmetic = arithmetic.on(self.machine.device_type)
         self._arch = machines.architecture(self.machine)
-        self.jailed = isolation is Isolation.JAIL
-        self._sandbox: Sandbox = ProcessSandbox(device, self._arch, jailed=self.jailed)
+        self.kept_in = isolation
+        self._sandbox: Sandbox = ProcessSandbox(device, self._arch, isolation=isolation)
         self._interpreter: Sandbox | None = None
         self._near: tuple[list[neighbours.Near], list[str]] | None = None
         cache = self.machine.last_level_cache_bytes
@@ -111,7 +111,7 @@ class Judge:
     def start_guest(self, candidate: Candidate) -> Session:
         """Starts a fresh guest, in Triton's interpreter where a Triton candidate meets a CPU."""
         if self.interprets(candidate):
-            self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True, jailed=self.jailed)
+            self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True, isolation=self.kept_in)
             return Session(self._interpreter.start(candidate.id), None)
         return Session(self._sandbox.start(candidate.id), Page() if self._gate else None)
 

@@ -29,6 +29,7 @@ def surroundings() -> dict[str, str]:
     cpu = describe("cpu")
     found["cpu"] = f"{cpu.device}, {cpu.cores} cores, {cpu.memory_bytes / 2**30:.0f} GiB"
     found["sandbox"] = _isolation()
+    found["Docker"] = _docker()
     found["NVRTC"] = _nvrtc()
     found["nvcc"] = shutil.which("nvcc") or "not found: only load_inline needs it"
     found["g++"] = shutil.which("g++") or "not found: cpp candidates cannot be built"
@@ -43,6 +44,15 @@ def _isolation() -> str:
         return f"not usable: {error}"
     finally:
         sandbox.close()
+
+
+def _docker() -> str:
+    from agentgen.sandbox import container  # 0.2 s, only here
+
+    try:
+        return f"engine {container.engine()}"
+    except SandboxUnavailable as error:
+        return f"not usable: {error}"
 
 
 def _nvrtc() -> str:

@@ -9,7 +9,37 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
+import pytest
+
+from agentgen.errors import SandboxUnavailable
+from agentgen.records.run import Isolation
+from agentgen.sandbox.process import ProcessSandbox
+
 GONE_S = 10.0
+DOCKER = pytest.param(Isolation.DOCKER, marks=[pytest.mark.docker, pytest.mark.slow])
+WALLED = [Isolation.JAIL, DOCKER]
+KINDS = [*WALLED, Isolation.NONE]
+
+
+def opened(kind: Isolation) -> ProcessSandbox:
+    """Returns a sandbox of a kind, or skips where this machine has none."""
+    if kind is Isolation.DOCKER:
+        require_engine()
+    one = ProcessSandbox("cpu", isolation=kind)
+    if kind is Isolation.JAIL and one.isolation.startswith("none"):
+        one.close()
+        pytest.skip(one.isolation)
+    return one
+
+
+def require_engine() -> None:
+    """Skips where Docker's engine does not answer."""
+    from agentgen.sandbox import container
+
+    try:
+        container.engine()
+    except SandboxUnavailable as error:
+        pytest.skip(f"no engine: {error}")
 
 
 def descendants(pid: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""What a jail keeps from a candidate, and what it must leave it. A real zygote, real guests."""
+"""What walls keep from a candidate, and what they must leave it: a jail, a container. A real zygote, real guests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_processes import descendants, gone, parent_of
+from sandbox_processes import WALLED, descendants, gone, opened, parent_of
 
+from agentgen.records.run import Isolation
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.process import ProcessSandbox
 
@@ -55,11 +56,14 @@ raise ValueError("said " + repr((lib.sum(x, 1000), words.stdout, words.stderr)))
 '''
 
 
+@pytest.fixture(scope="module", params=WALLED)
+def kind(request: pytest.FixtureRequest) -> Isolation:
+    return Isolation(request.param)
+
+
 @pytest.fixture(scope="module")
-def sandbox() -> Iterator[ProcessSandbox]:
-    one = ProcessSandbox("cpu")
-    if one.isolation.startswith("none"):
-        pytest.skip(one.isolation)
+def sandbox(kind: Isolation) -> Iterator[ProcessSandbox]:
+    one = opened(kind)
     yield one
     one.close()
 
@@ -102,8 +106,10 @@ def test_a_child_in_its_own_session_dies_with_a_guest_whatever_it_does(sandbox: 
     assert gone([child])
 
 
-def test_what_it_is_made_of_is_told(sandbox: ProcessSandbox) -> None:
-    assert sandbox.isolation.startswith("namespaces, no capabilities, seccomp, ")
+def test_what_it_is_made_of_is_told(sandbox: ProcessSandbox, kind: Isolation) -> None:
+    of_it = {Isolation.JAIL: "namespaces, ", Isolation.DOCKER: "Docker: no network, read-only, "}[kind]
+    assert sandbox.isolation.startswith(of_it)
+    assert "no capabilities, seccomp, " in sandbox.isolation
 
 
 def test_an_honest_candidate_misses_nothing(guest: ProcessGuest) -> None:
@@ -119,8 +125,9 @@ def test_it_has_no_rights(guest: ProcessGuest) -> None:
         assert seen(guest, "(os.getresuid(), os.getresgid(), os.getgroups())") == ((65534,) * 3, (65534,) * 3, [])
 
 
-def test_it_sees_no_processes_but_its_own(guest: ProcessGuest) -> None:
-    assert seen(guest, "sorted(int(pid) for pid in os.listdir('/proc') if pid.isdigit())") == [1, 2]
+def test_it_sees_no_processes_but_its_own(guest: ProcessGuest, kind: Isolation) -> None:
+    visible = seen(guest, "sorted(int(pid) for pid in os.listdir('/proc') if pid.isdigit())")
+    assert visible == [1, 2] if kind is Isolation.JAIL else len(visible) == 2, "process 1 waits for it, or forked it"
     assert seen(guest, f"attempt(lambda: os.kill({os.getpid()}, 0))") in {"ProcessLookupError", "PermissionError"}
 
 
@@ -164,7 +171,9 @@ def test_it_writes_nowhere_but_in_its_folder(guest: ProcessGuest) -> None:
     }
 
 
-def test_candidates_do_not_see_each_other(sandbox: ProcessSandbox, guest: ProcessGuest) -> None:
+def test_candidates_do_not_see_each_other(sandbox: ProcessSandbox, guest: ProcessGuest, kind: Isolation) -> None:
+    if kind is Isolation.DOCKER:
+        pytest.skip("in one container those that live at the same time see each other's scratch folder")
     other = sandbox.start("another")
     try:
         assert seen(other, f"os.path.exists({str(guest.scratch)!r})") is False
@@ -192,7 +201,7 @@ def test_a_bomb_of_processes_has_an_end(guest: ProcessGuest) -> None:
 
 
 def test_without_it_guests_are_plain_processes() -> None:
-    sandbox = ProcessSandbox("cpu", jailed=False)
+    sandbox = ProcessSandbox("cpu", isolation=Isolation.NONE)
     try:
         assert sandbox.isolation == "none: plain processes"
         guest = sandbox.start()

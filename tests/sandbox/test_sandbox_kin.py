@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from sandbox_processes import alive, eventually, gone, known_as, parent_of
+from sandbox_processes import KINDS, alive, eventually, gone, known_as, opened, parent_of
 
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.kin import children
@@ -40,11 +40,9 @@ class ModelNew: ...
 """
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["jail", "plain"])
+@pytest.fixture(scope="module", params=KINDS)
 def sandbox(request: pytest.FixtureRequest) -> Iterator[ProcessSandbox]:
-    one = ProcessSandbox("cpu", jailed=request.param)
-    if request.param and one.isolation.startswith("none"):
-        pytest.skip(one.isolation)
+    one = opened(request.param)
     yield one
     one.close()
 

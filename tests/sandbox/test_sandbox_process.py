@@ -1,6 +1,7 @@
-"""A real zygote and real guests, in jails and as plain processes: what they do for the judge, and what it survives.
+"""A real zygote and real guests, in jails, in a container and as plain processes: what they do for the judge, and what
+it survives.
 
-What a jail keeps from them is in test_sandbox_jail.py."""
+What walls keep from them is in test_sandbox_jail.py."""
 
 from __future__ import annotations
 
@@ -15,11 +16,23 @@ from typing import Any
 
 import pytest
 import torch
-from sandbox_processes import alive, descendants, eventually, gone, home_of, known_as, parent_of
+from sandbox_processes import (
+    KINDS,
+    alive,
+    descendants,
+    eventually,
+    gone,
+    home_of,
+    known_as,
+    opened,
+    parent_of,
+    require_engine,
+)
 
 from agentgen.errors import PeerClosed, SandboxUnavailable
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic
+from agentgen.records.run import Isolation
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.forked import LOG_BYTES, ProcessGuest
 from agentgen.sandbox.process import ProcessSandbox
@@ -53,9 +66,10 @@ class ModelNew: ...
 """
 OWNER = """
 import sys
+from agentgen.records.run import Isolation
 from agentgen.sandbox.process import ProcessSandbox
 
-sandbox = ProcessSandbox("cpu", jailed=sys.argv[2] == "True")
+sandbox = ProcessSandbox("cpu", isolation=Isolation(sys.argv[2]))
 guest = sandbox.start()
 guest.post({"do": "load", "source": sys.argv[1], "arithmetic": "fp32"})
 assert guest.answer(20)["ok"]
@@ -71,26 +85,28 @@ def _key_in_our_environment() -> Iterator[None]:  # pyright: ignore[reportUnused
         yield
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["jail", "plain"])
-def jailed(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Isolation:
+    return Isolation(request.param)
 
 
 @pytest.fixture(scope="module")
-def spare(jailed: bool) -> Iterator[ProcessSandbox]:
+def spare(kind: Isolation) -> Iterator[ProcessSandbox]:
     """A sandbox that a test breaks; it warms up while other tests run."""
-    one = ProcessSandbox("cpu", jailed=jailed)
+    if kind is Isolation.DOCKER:
+        require_engine()
+    one = ProcessSandbox("cpu", isolation=kind)
     yield one
     one.close()
 
 
 @pytest.fixture(scope="module")
 def owner(
-    spare: ProcessSandbox, jailed: bool, tmp_path_factory: pytest.TempPathFactory
+    spare: ProcessSandbox, kind: Isolation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[subprocess.Popen[str]]:
     """A program that owns a sandbox with a guest in it."""
     process = subprocess.Popen(
-        [sys.executable, "-c", OWNER, STUBBORN_CHILD, str(jailed)],
+        [sys.executable, "-c", OWNER, STUBBORN_CHILD, kind.value],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path_factory.mktemp("owner"))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -102,10 +118,8 @@ def owner(
 
 
 @pytest.fixture(scope="module")
-def sandbox(owner: subprocess.Popen[str], jailed: bool) -> Iterator[ProcessSandbox]:
-    one = ProcessSandbox("cpu", jailed=jailed)
-    if jailed and one.isolation.startswith("none"):
-        pytest.skip(one.isolation)
+def sandbox(owner: subprocess.Popen[str], kind: Isolation) -> Iterator[ProcessSandbox]:
+    one = opened(kind)
     yield one
     one.close()
 
@@ -368,11 +382,13 @@ def test_without_its_zygote_a_sandbox_is_unavailable(spare: ProcessSandbox) -> N
         guest.kill()
 
 
-def test_killing_the_owner_ends_everything(owner: subprocess.Popen[str], jailed: bool) -> None:
+def test_killing_the_owner_ends_everything(owner: subprocess.Popen[str], kind: Isolation) -> None:
     assert owner.stdout
     guest = int(owner.stdout.readline())
-    pids = descendants(owner.pid)
+    # A container's processes are children of the engine's.
+    pids = {parent_of(guest), *descendants(parent_of(guest)), *descendants(owner.pid)}
     assert guest in pids
+    jailed = kind is Isolation.JAIL
     assert len(pids) == 3 + jailed, "zygote, guest, the candidate's child; process 1 of a jail"
     owner.kill()
     owner.wait()
@@ -380,4 +396,4 @@ def test_killing_the_owner_ends_everything(owner: subprocess.Popen[str], jailed:
 
 
 def zygote_of(sandbox: ProcessSandbox) -> int:
-    return sandbox._process.pid  # pyright: ignore[reportPrivateUsage]
+    return sandbox._zygote.pid  # pyright: ignore[reportPrivateUsage]

@@ -49,12 +49,18 @@ class Born:
 class Nursery:
     """Bears guests, in jails wherever the kernel allows it."""
 
-    def __init__(self, trial: str | None) -> None:
-        """Tries the jail once, in an empty folder; None: guests are to be plain processes."""
+    def __init__(self, trial: str | None, *, confined: bool = False) -> None:
+        """Tries the jail once, in an empty folder; None: guests are to be plain processes. Those that are `confined` need
+        no namespaces, because there are walls round all of them: they have no rights, write nowhere else, and lack
+        system calls that nobody needs."""
         self._paths: tuple[str, ...] = ()
+        self._confined = confined
         self.jail = NONE
         """What guests are kept in, and what of it the kernel refused."""
         if trial is None:
+            return
+        if confined:
+            os.waitpid(self._plain(trial, lambda: os._exit(0)).awaited, 0)
             return
         self._paths = view.readable()
         try:
@@ -76,18 +82,21 @@ class Nursery:
         Raises:
             OSError: its jail cannot be built.
         """
-        return self._jailed(scratch, become_guest) if self._paths else self._plain(become_guest)
+        return self._jailed(scratch, become_guest) if self._paths else self._plain(scratch, become_guest)
 
-    def _plain(self, become_guest: Callable[[], None]) -> Born:
+    def _plain(self, scratch: str, become_guest: Callable[[], None]) -> Born:
         leads, tell = os.pipe()
         pid = os.fork()
         if pid == 0:
-            os.setsid()
-            os.close(tell)
-            become_guest()
+            _lead(scratch if self._confined else None, become_guest, tell)
         os.close(tell)
-        os.read(leads, 1)
+        said = jail.told(leads)
         os.close(leads)
+        if not said.startswith(_LEADS):
+            os.waitpid(pid, 0)
+            raise OSError(said or "it ended before it could say why")
+        if self._confined:
+            self.jail = f"no capabilities, seccomp, {said.removeprefix(_LEADS) or 'Landlock'}"
         return Born(pid, pid)
 
     def _jailed(self, scratch: str, become_guest: Callable[[], None]) -> Born:
@@ -156,10 +165,11 @@ def _settle(paths: tuple[str, ...], scratch: str, become_guest: Callable[[], Non
         os._exit(1)
 
 
-def _lead(scratch: str, become_guest: Callable[[], None], tell: int) -> None:
+def _lead(scratch: str | None, become_guest: Callable[[], None], tell: int) -> None:
+    """Leads a process group, confined to `scratch`, and becomes a guest. Never returns."""
     try:
         os.setsid()
-        missing = jail.confine(scratch)
+        missing = jail.confine(scratch) if scratch else ""
         os.write(tell, f"{_LEADS}{missing and f'no {missing}'}".encode())
     except BaseException as error:  # noqa: BLE001
         os.write(tell, f"{type(error).__name__}: {error}".encode())

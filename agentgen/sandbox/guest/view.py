@@ -99,7 +99,7 @@ def change_to(paths: Iterable[str], scratch: str) -> None:
     root = os.path.dirname(scratch)
     kept = os.open(scratch, os.O_PATH | os.O_DIRECTORY)
     shown = [(path, os.open(path, os.O_PATH)) for path in paths if not os.path.islink(path)]
-    shown += [(path, os.open(path, os.O_PATH)) for path in _devices()]
+    shown += [(path, os.open(path, os.O_PATH)) for path in devices()]
     links = {path: os.readlink(path) for path in paths if os.path.islink(path)}
     _mount("tmpfs", root, "tmpfs", _NOSUID | _NODEV, "mode=755")
     (Path(root) / "tmp").mkdir()
@@ -116,7 +116,8 @@ def change_to(paths: Iterable[str], scratch: str) -> None:
     _mount(None, "/", None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
 
 
-def _devices() -> list[str]:
+def devices() -> list[str]:
+    """Returns the devices that a guest may use, by path."""
     gpus = [path for pattern in ("nvidia*", "nvhost*", "nvmap", "dxg") for path in glob.glob(f"/dev/{pattern}")]
     return [path for path in (*(f"/dev/{name}" for name in _DEVICES), *gpus) if os.path.exists(path)]
 

@@ -1,5 +1,6 @@
 """The zygote: a warm process that guests are forked from. A program of its own, started by exec, never forked from a
-judge: `python -m agentgen.sandbox.guest.zygote --channel FD --device cpu|cuda:N [--arch sm_90a] [--jail FOLDER]`.
+judge: `python -m agentgen.sandbox.guest.zygote --device cpu|cuda:N [--arch sm_90a] [--jail FOLDER] --channel FD`, in a
+container with `--connect PATH` of a socket instead.
 
 It imports torch and triton once (2-3 s on an H200; a fork takes 0.01 s) and never touches CUDA: a forked child of a
 process that did cannot use it. It starts no threads and runs no OpenMP work, which do not survive a fork either.
@@ -33,16 +34,24 @@ from agentgen.sandbox.wire import Channel, Message
 def main() -> None:
     """Warms up, then forks guests until the judge closes the socket."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--channel", type=int, required=True)
+    parser.add_argument("--channel", type=int)
+    parser.add_argument("--connect")
     parser.add_argument("--device", required=True)
     parser.add_argument("--arch")
     parser.add_argument("--jail", help="an empty folder to try the jail in; without it guests are plain processes")
     arguments = parser.parse_args()
-    limits.die_with_parent(signal.SIGTERM)  # not SIGKILL: children of guests would outlive us
     limits.adopt_orphans()
-    channel = Channel(socket.socket(fileno=arguments.channel))
+    if arguments.connect:
+        limits.keep_others_out()
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(arguments.connect)
+    else:
+        limits.die_with_parent(signal.SIGTERM)  # not SIGKILL: children of guests would outlive us
+        sock = socket.socket(fileno=arguments.channel)
+    channel = Channel(sock)
     _warm_up(arguments.device, arguments.arch)
-    Zygote(channel, arguments.device, arguments.arch, arguments.jail).run()
+    nursery = Nursery(arguments.jail, confined=bool(arguments.connect))
+    Zygote(channel, arguments.device, arguments.arch, nursery).run()
     os._exit(0)  # the interpreter's own end takes 0.7 s with torch in it, and whoever hung up waits for it
 
 
@@ -73,17 +82,18 @@ def _warm_up(device: str, arch: str | None) -> None:
 class Zygote:
     """Forks guests and reports their ends."""
 
-    def __init__(self, channel: Channel, device: str, arch: str | None, trial: str | None) -> None:
+    def __init__(self, channel: Channel, device: str, arch: str | None, nursery: Nursery) -> None:
         self._channel = channel
         self._device = device
         self._arch = arch
         self._born: dict[int, Born] = {}
         """By the id of the process that we wait for."""
-        self._nursery = Nursery(trial)
+        self._nursery = nursery
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
-        signal.signal(signal.SIGTERM, _wake)
+        if os.getpid() != 1:  # as process 1 of a container it is the engine's to end; its guests may try
+            signal.signal(signal.SIGTERM, _wake)
 
     def run(self) -> None:
         """Serves until the judge hangs up."""
@@ -138,6 +148,7 @@ def _become_guest(message: Message, guest_socket: int, log: int, device: str, ar
     status = 1
     try:
         limits.die_with_parent()
+        limits.let_others_in()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -115,7 +115,7 @@ def guard_pages(judge: Judge, candidate: Candidate, rig: Rig) -> str | NotGated:
         library = guard.library()
     except SandboxUnavailable as error:
         return NotGated(f"skipped: {error}")
-    sandbox = ProcessSandbox("cpu", interpret=judge.interprets(candidate), preload=library, jailed=judge.jailed)
+    sandbox = ProcessSandbox("cpu", interpret=judge.interprets(candidate), preload=library, isolation=judge.kept_in)
     try:
         blocks = sum(
             _guarded(sandbox, judge, candidate, rig, side, fill) for side, fill in (("after", NAN), ("before", HUGE))
