@@ -47,8 +47,10 @@ class Judge:
         arithmetic: Arithmetic,
         effort: Effort,
         isolation: Isolation = Isolation.JAIL,
+        ahead: Sandbox | None = None,
     ) -> None:
-        """Builds references and rigs, measures ceilings and quiet baselines, starts the guests' zygote beside that.
+        """Builds references and rigs, measures ceilings and quiet baselines, and starts the guests' zygote beside that,
+        unless a sandbox for the device was started ahead.
 
         Raises:
             ReferenceInvalid: the problem does not run.
@@ -60,7 +62,7 @@ class Judge:
         self.arithmetic = arithmetic.on(self.machine.device_type)
         self._arch = machines.architecture(self.machine)
         self.kept_in = isolation
-        self._sandbox: Sandbox = ProcessSandbox(device, self._arch, isolation=isolation)
+        self._sandbox: Sandbox = ahead or ProcessSandbox(device, self._arch, isolation=isolation)
         self._interpreter: Sandbox | None = None
         self._near: tuple[list[neighbours.Near], list[str]] | None = None
         cache = self.machine.last_level_cache_bytes

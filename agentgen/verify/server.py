@@ -1,4 +1,4 @@
-"""The judge as a program: `python -m agentgen.verify.server --channel FD --device cpu|cuda:N`. One process per device.
+"""What the judge's program (`program`) answers.
 
     describe                              -> facts about torch, triton, CUDA and the compilers
     explain                               -> every check with what it catches and what not
@@ -13,10 +13,7 @@ orchestrator's socket closes, the judge ends its guests and itself.
 
 from __future__ import annotations
 
-import argparse
-import socket
 import traceback
-from typing import Any
 
 import torch
 
@@ -25,7 +22,7 @@ from agentgen.records.candidate import Candidate
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort, Isolation
 from agentgen.records.trial import Depth
-from agentgen.sandbox.guest.limits import die_with_parent
+from agentgen.sandbox.protocol import Sandbox
 from agentgen.sandbox.wire import Channel, Message
 from agentgen.verify import ceilings, machine
 from agentgen.verify.admission import admit
@@ -38,22 +35,25 @@ from agentgen.verify.surroundings import surroundings
 class Server:
     """Serves one orchestrator."""
 
-    def __init__(self, channel: Channel, device: str) -> None:
+    def __init__(self, channel: Channel, device: str, ahead: Sandbox | None = None) -> None:
+        """Takes the orchestrator's channel, and the sandbox of the judge to be opened if it was started already."""
         self._channel = channel
         self._device = device
+        self._ahead = ahead
         self._judge: Judge | None = None
 
-    def run(self) -> None:
-        """Answers until the orchestrator hangs up."""
+    def run(self, message: Message) -> None:
+        """Answers a first message, and then others until the orchestrator hangs up."""
         try:
             while True:
-                message, _ = self._channel.receive()
                 self._channel.send(self._answer(message))
+                message, _ = self._channel.receive()
         except PeerClosed:
             pass
         finally:
-            if self._judge:
-                self._judge.close()
+            for one in (self._judge, self._ahead):
+                if one:
+                    one.close()
 
     def _answer(self, message: Message) -> Message:
         try:
@@ -95,7 +95,8 @@ class Server:
             raise ValueError("a judge program serves one problem; start another for the next")
         problem, isolation = Problem.model_validate(message["problem"]), Isolation(message["isolation"])
         arithmetic, effort = Arithmetic(message["arithmetic"]), Effort(message["effort"])
-        self._judge = Judge(problem, self._device, arithmetic, effort, isolation)
+        ahead, self._ahead = self._ahead, None
+        self._judge = Judge(problem, self._device, arithmetic, effort, isolation, ahead)
         return {"target": self._judge.target().model_dump(mode="json")}
 
     def _tell_stage(self, stage: str) -> None:
@@ -114,17 +115,3 @@ def _require_device(device: str) -> None:
         count = torch.cuda.device_count()
         raise DeviceNotFound(f"torch sees {count} GPUs here, so there is no {device}; try --device cpu")
     torch.cuda.set_device(device)
-
-
-def main() -> None:
-    """Entry of the program."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--channel", type=int, required=True)
-    parser.add_argument("--device", required=True)
-    arguments: Any = parser.parse_args()
-    die_with_parent()
-    Server(Channel(socket.socket(fileno=arguments.channel)), arguments.device).run()
-
-
-if __name__ == "__main__":
-    main()

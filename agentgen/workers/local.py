@@ -158,7 +158,7 @@ class JudgeProgram:
 
     def __init__(self, device: str) -> None:
         self._channel, theirs = pair()
-        command = [sys.executable, "-m", "agentgen.verify.server"]
+        command = [sys.executable, "-m", "agentgen.verify.program"]
         command += ["--channel", str(theirs.fileno()), "--device", device]
         # A session of its own: Ctrl-C reaches the orchestrator alone, which then closes the judge in order.
         self._process = subprocess.Popen(

@@ -142,7 +142,7 @@ def test_a_judge_evaluates_in_a_process_of_its_own(judge: LocalJudge, temporary:
     assert stages == ["start", "build", "check", "state", "audit", "general"]
     own_work = next(check for check in trial.checks if check.name == "own work: dispatcher")
     assert own_work.evidence == "library compute, allowed: aten.addmm.default"
-    assert sorted(processes(temporary).values()) == ["agentgen.sandbox.guest.zygote", "agentgen.verify.server"]
+    assert sorted(processes(temporary).values()) == ["agentgen.sandbox.guest.zygote", "agentgen.verify.program"]
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
