@@ -50,9 +50,11 @@ class Nursery:
     """Bears guests, in jails wherever the kernel allows it."""
 
     def __init__(self, trial: str | None, *, confined: bool = False) -> None:
-        """Tries the jail once, in an empty folder; None: guests are to be plain processes. Those that are `confined` need
-        no namespaces, because there are walls round all of them: they have no rights, write nowhere else, and lack
-        system calls that nobody needs."""
+        """Tries the jail once, in an empty folder; None: guests are to be plain processes.
+
+        Those that are `confined` need no namespaces, because there are walls round all of them: they have no rights,
+        write nowhere else, and lack system calls that nobody needs.
+        """
         self._paths: tuple[str, ...] = ()
         self._confined = confined
         self.jail = NONE
