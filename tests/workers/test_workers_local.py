@@ -165,7 +165,7 @@ def test_a_judge_that_is_killed_leaves_no_process_and_is_replaced(judge: LocalJu
     def kill(stage: str) -> None:
         if stage == "build":
             assert len(processes(temporary)) > len(before), "the guest is there"
-            (judge_pid,) = [pid for pid, module in processes(temporary).items() if module.endswith("server")]
+            (judge_pid,) = [pid for pid, module in processes(temporary).items() if module.endswith("program")]
             os.kill(judge_pid, signal.SIGKILL)
 
     with pytest.raises(JudgeDied, match="the judge ended while it did evaluate"):
