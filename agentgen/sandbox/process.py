@@ -1,5 +1,5 @@
 """Guests as processes with rlimits, forked from a zygote, each in a session of its own and, wherever the kernel allows
-it, in a jail of its own; each candidate in a scratch folder of its own.
+it, in a jail and a control group of its own; each candidate in a scratch folder of its own.
 
 Promised: private socket, output capped, limits on memory and file size, scrubbed environment, death of the
 whole process group. In a jail (`sandbox.guest.jail`) also: no network, nothing to be seen or written but what a kernel
@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from agentgen.errors import ProtocolError, SandboxUnavailable
+from agentgen.sandbox import cgroup
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.kin import Kin, kin_of
 from agentgen.sandbox.wire import Message, pair
@@ -62,6 +63,8 @@ class ProcessSandbox:
         interpret: bool = False,
         preload: Path | None = None,
         jailed: bool = True,
+        memory_bytes: int | None = None,
+        processes: int = cgroup.PROCESSES,
     ) -> None:
         """Starts the zygote; its warm-up goes on in the background until the first `start`.
 
@@ -71,6 +74,8 @@ class ProcessSandbox:
             interpret: Triton kernels run in Triton's interpreter (its decorators read this when they are imported).
             preload: A shared library to load first: the guarding allocator (`sandbox.guard`).
             jailed: Whether guests are kept in jails, if the kernel allows it.
+            memory_bytes: What a guest may have, where it has a control group; None: half of what is available.
+            processes: As many processes and threads.
         """
         self.device = device
         # Goes with this object, too, where a judge fails before it could close it.
@@ -81,6 +86,7 @@ class ProcessSandbox:
         command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote"]
         command += ["--channel", str(theirs.fileno()), "--device", device]
         command += ["--arch", arch] if arch else []
+        command += ["--processes", str(processes), *(["--memory", str(memory_bytes)] if memory_bytes else [])]
         if jailed:
             command += ["--jail", str(self._scratch_folder("trial"))]
         variables = environment(self._folder, interpret=interpret, preload=preload)
@@ -89,6 +95,8 @@ class ProcessSandbox:
         )
         theirs.close()
         self._jail: str | None = None
+        self._cgroup = ""
+        self._places: set[Path] = set()
         self._users: Counter[Path] = Counter()
         self._exits: dict[int, int] = {}
         self._guests: set[int] = set()
@@ -98,7 +106,9 @@ class ProcessSandbox:
         if self._jail is not None:
             return
         try:
-            self._jail = str(self._receive("ready", ZYGOTE_START_S)["jail"])
+            answer = self._receive("ready", ZYGOTE_START_S)
+            self._jail = str(answer["jail"])
+            self._group_in(answer)
         except (ProtocolError, TimeoutError) as error:
             raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
 
@@ -106,7 +116,7 @@ class ProcessSandbox:
     def isolation(self) -> str:
         """What guests are kept in, in words."""
         self.wait_until_warm()
-        return self._jail or ""
+        return f"{self._jail}; {self._cgroup}"
 
     def start(self, candidate: str = "") -> ProcessGuest:
         """Forks a guest from the zygote."""
@@ -125,6 +135,7 @@ class ProcessSandbox:
                 raise ProtocolError(f"it could not build a jail: {answer['refused']}")
             pid, first = int(answer["forked"]), int(answer["awaited"])
             self._guests.add(pid)
+            group = self._group_in(answer)
         except (ProtocolError, TimeoutError) as error:
             ours.close()
             os.close(log_read)
@@ -133,7 +144,7 @@ class ProcessSandbox:
         finally:
             theirs.close()
             os.close(log_write)
-        return ProcessGuest(self, (pid, first), ours, log_read, scratch)
+        return ProcessGuest(self, (pid, first), ours, log_read, scratch, group)
 
     def leave(self, scratch: Path) -> None:
         """Removes a scratch folder when the last guest that used it has ended."""
@@ -167,6 +178,7 @@ class ProcessSandbox:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        cgroup.sweep(self._places)
         self._scratch.cleanup()
 
     def _scratch_folder(self, name: str) -> Path:
@@ -175,6 +187,13 @@ class ProcessSandbox:
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)  # whom a jail makes of root
         return folder
+
+    def _group_in(self, message: Message) -> cgroup.Group:
+        """Returns the control group that the zygote tells of."""
+        group = cgroup.Group(tuple(map(Path, message["groups"])), str(message["cgroup"]))
+        self._cgroup = group.words
+        self._places |= {folder.parent for folder in group.folders}
+        return group
 
     def _receive(self, key: str, timeout_s: float) -> Message:
         while True:
