@@ -92,9 +92,9 @@ class ZygoteContainer:
         raise ProtocolError(f"the container has no process {pid}")
 
     def isolation(self, jail: str) -> str:
-        """Of the container, and round each guest in there."""
+        """Of the container, and round each guest in there, which has no control group but the container's."""
         memory = _memory_bytes() / 2**30
-        return f"Docker: no network, read-only, {memory:.0f} GiB, {PROCESSES} processes; {jail}"
+        return f"Docker: no network, read-only, {memory:.0f} GiB, {PROCESSES} processes; {jail.partition('; ')[0]}"
 
     def end(self) -> None:
         """It ends by itself when nobody is there any more; the engine removes it."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
+from agentgen.sandbox.cgroup import Group
 from agentgen.sandbox.kin import Kin
 from agentgen.sandbox.perf import Perf
 from agentgen.sandbox.wire import Channel, close_all
@@ -32,12 +33,21 @@ class Keeper(Protocol):
 class ProcessGuest:
     """A forked process group."""
 
-    def __init__(self, sandbox: Keeper, pids: tuple[int, int], channel: Channel, log: int, scratch: Path) -> None:
+    def __init__(
+        self,
+        sandbox: Keeper,
+        pids: tuple[int, int],
+        channel: Channel,
+        log: int,
+        scratch: Path,
+        group: Group | None = None,
+    ) -> None:
         """Takes the ids of the guest and of what ends with it: itself, or process 1 of its namespace."""
         self.pid, self._first = pids
         self._sandbox = sandbox
         self._channel = channel
         self.scratch = scratch
+        self._group = group
         self._status: int | None = None
         self._killed = False
         self._hung_up = False
@@ -103,6 +113,8 @@ class ProcessGuest:
                 self._perf.close()
             self._channel.close()
             self._reader.join(1)
+            if self._group:
+                self._group.remove()
             self._sandbox.leave(self.scratch)
 
     @property
@@ -111,6 +123,11 @@ class ProcessGuest:
         if self._status is None and not self._killed:
             self._status = self._sandbox.exit_status(self.pid, timeout_s=1.0 if self._hung_up else 0.0)
         return self._status
+
+    @property
+    def starved(self) -> str | None:
+        """What its control group allows, if that was too little."""
+        return self._group.words if self._group and self._group.starved else None
 
     @property
     def log(self) -> str:

@@ -1,5 +1,6 @@
 """Guests as processes with rlimits, forked from a zygote, each in a session of its own and, wherever the kernel allows
-it, in a jail of its own, or all of them in one container; each candidate in a scratch folder of its own.
+it, in a jail and a control group of its own, or all of them in one container; each candidate in a scratch folder of
+its own.
 
 Promised: private socket, output capped, limits on memory and file size, scrubbed environment, death of the
 whole process group. In a jail (`sandbox.guest.jail`) also: no network, nothing to be seen or written but what a kernel
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from agentgen.errors import ProtocolError, SandboxUnavailable
 from agentgen.records.run import Isolation
+from agentgen.sandbox import cgroup
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.kin import Kin, kin_of
 from agentgen.sandbox.wire import Message, pair
@@ -63,6 +65,8 @@ class ProcessSandbox:
         interpret: bool = False,
         preload: Path | None = None,
         isolation: Isolation = Isolation.JAIL,
+        memory_bytes: int | None = None,
+        processes: int = cgroup.PROCESSES,
     ) -> None:
         """Starts the zygote; its warm-up goes on in the background until the first `start`.
 
@@ -72,6 +76,8 @@ class ProcessSandbox:
             interpret: Triton kernels run in Triton's interpreter (its decorators read this when they are imported).
             preload: A shared library to load first: the guarding allocator (`sandbox.guard`).
             isolation: What guests are to be kept in: jails, if the kernel allows it, a container, or nothing.
+            memory_bytes: What a guest may have, where it has a control group; None: half of what is available.
+            processes: As many processes and threads.
 
         Raises:
             SandboxUnavailable: Docker does not start the container.
@@ -83,6 +89,7 @@ class ProcessSandbox:
         self._folder.chmod(0o711)  # nobody passes through it
         command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote", "--device", device]
         command += ["--arch", arch] if arch else []
+        command += ["--processes", str(processes), *(["--memory", str(memory_bytes)] if memory_bytes else [])]
         if isolation is not Isolation.NONE:
             command += ["--jail", str(self._scratch_folder("trial"))]
         variables = environment(self._folder, interpret=interpret, preload=preload)
@@ -98,6 +105,8 @@ class ProcessSandbox:
         self._here: dict[int, int] = {}
         """By the ids that the zygote knows its children by, ours."""
         self._jail: str | None = None
+        self._cgroup = ""
+        self._places: set[Path] = set()
         self._users: Counter[Path] = Counter()
         self._exits: dict[int, int] = {}
         self._guests: set[int] = set()
@@ -107,7 +116,9 @@ class ProcessSandbox:
         if self._jail is not None:
             return
         try:
-            self._jail = self._zygote.isolation(str(self._receive("ready", ZYGOTE_START_S)["jail"]))
+            answer = self._receive("ready", ZYGOTE_START_S)
+            self._group_in(answer)
+            self._jail = self._zygote.isolation(f"{answer['jail']}; {self._cgroup}")
         except (ProtocolError, TimeoutError) as error:
             raise SandboxUnavailable(f"the guests' zygote failed: {error}; see `agentgen doctor`") from error
 
@@ -136,6 +147,7 @@ class ProcessSandbox:
             self._here.update({one: self._zygote.here(one) for one in inside})
             pid, first = (self._here[one] for one in inside)
             self._guests.add(pid)
+            group = self._group_in(answer)
         except (ProtocolError, TimeoutError) as error:
             ours.close()
             os.close(log_read)
@@ -144,7 +156,7 @@ class ProcessSandbox:
         finally:
             theirs.close()
             os.close(log_write)
-        return ProcessGuest(self, (pid, first), ours, log_read, scratch)
+        return ProcessGuest(self, (pid, first), ours, log_read, scratch, group)
 
     def leave(self, scratch: Path) -> None:
         """Removes a scratch folder when the last guest that used it has ended."""
@@ -173,6 +185,7 @@ class ProcessSandbox:
     def close(self) -> None:
         """Ends the zygote, which ends every guest, and removes their folders."""
         self._zygote.end()
+        cgroup.sweep(self._places)
         self._scratch.cleanup()
 
     def _scratch_folder(self, name: str) -> Path:
@@ -181,6 +194,13 @@ class ProcessSandbox:
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)  # whom a jail makes of root
         return folder
+
+    def _group_in(self, message: Message) -> cgroup.Group:
+        """Returns the control group that the zygote tells of."""
+        group = cgroup.Group(tuple(map(Path, message["groups"])), str(message["cgroup"]))
+        self._cgroup = group.words
+        self._places |= {folder.parent for folder in group.folders}
+        return group
 
     def _receive(self, key: str, timeout_s: float) -> Message:
         while True:

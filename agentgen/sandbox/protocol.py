@@ -72,6 +72,12 @@ class Guest(Protocol):
         ...
 
     @property
+    def starved(self) -> str | None:
+        """What memory it may have, in words, if the kernel has ended a process of it that wanted more; to be asked
+        before `kill`."""
+        ...
+
+    @property
     def log(self) -> str:
         """The end of what it wrote to stdout and stderr. For people."""
         ...

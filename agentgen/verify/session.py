@@ -268,6 +268,8 @@ class Session:
         status = self.guest.exit_status
         if status is None:
             return Rejected(Outcome.CRASHED, "the guest closed its socket")
+        if status == -signal.SIGKILL and (allowed := self.guest.starved):
+            return Rejected(Outcome.OUT_OF_MEMORY, f"the guest wanted more memory than it may have ({allowed})")
         if status < 0:
             return Rejected(Outcome.CRASHED, f"the guest was ended by {_signal_name(-status)}")
         return Rejected(Outcome.CRASHED, f"the guest ended by itself with status {status}")

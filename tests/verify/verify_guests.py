@@ -53,6 +53,7 @@ class GuestHere:
 
     pid = os.getpid()
     exit_status = None
+    starved = None
     log = ""
 
     def __init__(self) -> None:

@@ -1,10 +1,12 @@
 """What a guest may use up: rlimits, set after the fork and before any of the candidate's code.
 
-Not covered here: namespaces, seccomp, Landlock and cgroups, which keep a guest from looking around.
+Not covered here: control groups (`sandbox.cgroup`); namespaces, seccomp and Landlock, which keep a guest from looking
+around.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -44,6 +46,12 @@ def apply(limits: Mapping[str, int]) -> None:
         _, hard = resource.getrlimit(which)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(which, (value, value))
+
+
+def be_ended_first() -> None:
+    """Has the kernel, where memory runs out, end this process and its children before the judge and the zygote."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
 
 
 def enter_scratch(folder: str) -> None:

@@ -5,8 +5,9 @@ container with `--connect PATH` of a socket instead.
 It imports torch and triton once (2-3 s on an H200; a fork takes 0.01 s) and never touches CUDA: a forked child of a
 process that did cannot use it. It starts no threads and runs no OpenMP work, which do not survive a fork either.
 
-    (itself, when warm)                                -> ready, jail: what its guests are kept in
-    fork   scratch, limits + guest's socket, log pipe  -> forked: the guest's pid; awaited: of its process 1
+    (itself, when warm)                                -> ready, jail: what its guests are kept in; groups, cgroup
+    fork   scratch, limits + guest's socket, log pipe  -> forked: the guest's pid; awaited: of its process 1;
+                                                          groups: its control groups; cgroup: what they limit
     (itself, when a guest has ended)                   -> exited: pid, status (negative: killed by that signal)
 
 When its own socket closes, or the judge is killed, it kills every guest's process group and ends.
@@ -25,6 +26,7 @@ import traceback
 from collections.abc import Collection, Iterator
 
 from agentgen.errors import PeerClosed
+from agentgen.sandbox import cgroup
 from agentgen.sandbox.guest import limits
 from agentgen.sandbox.guest.nursery import Born, Nursery
 from agentgen.sandbox.kin import children
@@ -39,6 +41,8 @@ def main() -> None:
     parser.add_argument("--device", required=True)
     parser.add_argument("--arch")
     parser.add_argument("--jail", help="an empty folder to try the jail in; without it guests are plain processes")
+    parser.add_argument("--memory", type=int, help="bytes that a guest's control group allows")
+    parser.add_argument("--processes", type=int, default=cgroup.PROCESSES)
     arguments = parser.parse_args()
     limits.adopt_orphans()
     if arguments.connect:
@@ -51,7 +55,8 @@ def main() -> None:
     channel = Channel(sock)
     _warm_up(arguments.device, arguments.arch)
     nursery = Nursery(arguments.jail, confined=bool(arguments.connect))
-    Zygote(channel, arguments.device, arguments.arch, nursery).run()
+    groups = cgroup.Groups(arguments.memory, arguments.processes)
+    Zygote(channel, arguments.device, arguments.arch, nursery).run(groups)
     os._exit(0)  # the interpreter's own end takes 0.7 s with torch in it, and whoever hung up waits for it
 
 
@@ -95,10 +100,11 @@ class Zygote:
         if os.getpid() != 1:  # as process 1 of a container it is the engine's to end; its guests may try
             signal.signal(signal.SIGTERM, _wake)
 
-    def run(self) -> None:
-        """Serves until the judge hangs up."""
+    def run(self, groups: cgroup.Groups) -> None:
+        """Serves until the judge hangs up; bears each guest in a control group of its own, in which it waits."""
         try:
-            self._channel.send({"ready": True, "jail": self._nursery.jail})
+            group = groups.enter_next()  # now that all is imported, which shall not be on the first guest's account
+            self._channel.send({"ready": True, "jail": self._nursery.jail, **group.message()})
             while True:
                 readable, _, _ = select.select([self._channel, self._woken], [], [])
                 if self._woken in readable:
@@ -107,7 +113,8 @@ class Zygote:
                     self._reap()
                 if self._channel in readable:
                     message, fds = self._channel.receive(timeout_s=30)
-                    self._fork(message, fds)
+                    if self._fork(message, fds, group):
+                        group = groups.enter_next()  # while the guest gets ready: it takes 5-25 ms
         except PeerClosed:
             pass
         finally:
@@ -125,7 +132,7 @@ class Zygote:
             _kill_orphans(self._born)  # and what had left the group, adopted by this process
             self._channel.send({"exited": born.guest, "status": os.waitstatus_to_exitcode(born.status(status))})
 
-    def _fork(self, message: Message, fds: list[int]) -> None:
+    def _fork(self, message: Message, fds: list[int], group: cgroup.Group) -> bool:
         guest_socket, log = fds
 
         def become_guest() -> None:
@@ -135,12 +142,13 @@ class Zygote:
             born = self._nursery.bear(message["scratch"], become_guest)
         except OSError as error:
             self._channel.send({"forked": 0, "refused": str(error)})
-            return
+            return False
         finally:
             os.close(guest_socket)
             os.close(log)
         self._born[born.awaited] = born
-        self._channel.send({"forked": born.guest, "awaited": born.awaited})
+        self._channel.send({"forked": born.guest, "awaited": born.awaited, **group.message()})
+        return True
 
 
 def _become_guest(message: Message, guest_socket: int, log: int, device: str, arch: str | None) -> None:
@@ -161,6 +169,7 @@ def _become_guest(message: Message, guest_socket: int, log: int, device: str, ar
         os.closerange(guest_socket + 1, 4096)
         limits.enter_scratch(message["scratch"])
         limits.apply(message["limits"])
+        limits.be_ended_first()
         from agentgen.sandbox.guest.serve import serve
 
         serve(Channel(socket.socket(fileno=guest_socket)), device, arch)
