@@ -32,6 +32,9 @@ from agentgen.sandbox.guest.nursery import Born, Nursery
 from agentgen.sandbox.kin import children
 from agentgen.sandbox.wire import Channel, Message
 
+SETTLE_S = 0.05
+"""A fresh guest gets ready first: that its zygote moves on takes 2 ms of a processor, and a wait of 5-25 ms."""
+
 
 def main() -> None:
     """Warms up, then forks guests until the judge closes the socket."""
@@ -56,7 +59,7 @@ def main() -> None:
     _warm_up(arguments.device, arguments.arch)
     nursery = Nursery(arguments.jail, confined=bool(arguments.connect))
     groups = cgroup.Groups(arguments.memory, arguments.processes)
-    Zygote(channel, arguments.device, arguments.arch, nursery).run(groups)
+    Zygote(channel, arguments.device, arguments.arch, nursery, groups).run()
     os._exit(0)  # the interpreter's own end takes 0.7 s with torch in it, and whoever hung up waits for it
 
 
@@ -87,34 +90,40 @@ def _warm_up(device: str, arch: str | None) -> None:
 class Zygote:
     """Forks guests and reports their ends."""
 
-    def __init__(self, channel: Channel, device: str, arch: str | None, nursery: Nursery) -> None:
+    def __init__(
+        self, channel: Channel, device: str, arch: str | None, nursery: Nursery, groups: cgroup.Groups
+    ) -> None:
         self._channel = channel
         self._device = device
         self._arch = arch
         self._born: dict[int, Born] = {}
         """By the id of the process that we wait for."""
         self._nursery = nursery
+        self._groups = groups
+        self._group = groups.enter_next()  # now that all is imported, which shall not be on the first guest's account
+        self._used = False
+        """Whether that is a guest's by now."""
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
         if os.getpid() != 1:  # as process 1 of a container it is the engine's to end; its guests may try
             signal.signal(signal.SIGTERM, _wake)
 
-    def run(self, groups: cgroup.Groups) -> None:
-        """Serves until the judge hangs up; bears each guest in a control group of its own, in which it waits."""
+    def run(self) -> None:
+        """Serves until the judge hangs up."""
         try:
-            group = groups.enter_next()  # now that all is imported, which shall not be on the first guest's account
-            self._channel.send({"ready": True, "jail": self._nursery.jail, **group.message()})
+            self._channel.send({"ready": True, "jail": self._nursery.jail, **self._group.message()})
             while True:
-                readable, _, _ = select.select([self._channel, self._woken], [], [])
+                readable, _, _ = select.select([self._channel, self._woken], [], [], SETTLE_S if self._used else None)
+                if not readable:
+                    self._move_on()
                 if self._woken in readable:
                     if signal.SIGTERM in os.read(self._woken, 4096):
                         return
                     self._reap()
                 if self._channel in readable:
                     message, fds = self._channel.receive(timeout_s=30)
-                    if self._fork(message, fds, group):
-                        group = groups.enter_next()  # while the guest gets ready: it takes 5-25 ms
+                    self._fork(message, fds)
         except PeerClosed:
             pass
         finally:
@@ -122,18 +131,25 @@ class Zygote:
                 born.kill()
             _kill_orphans(self._born)
 
+    def _move_on(self) -> None:
+        """Leaves the control group of the last guest for that of the next."""
+        if self._used:
+            self._group, self._used = self._groups.enter_next(), False
+
     def _reap(self) -> None:
         for pid, status in _ended():
             born = self._born.pop(pid, None)
             if born is None:
                 continue  # an orphan of a guest
+            self._move_on()  # before the judge hears of it, and removes the group
             if born.report is None:
                 born.kill()  # what it left behind in its group; a namespace has ended with its process 1
             _kill_orphans(self._born)  # and what had left the group, adopted by this process
             self._channel.send({"exited": born.guest, "status": os.waitstatus_to_exitcode(born.status(status))})
 
-    def _fork(self, message: Message, fds: list[int], group: cgroup.Group) -> bool:
+    def _fork(self, message: Message, fds: list[int]) -> None:
         guest_socket, log = fds
+        self._move_on()
 
         def become_guest() -> None:
             _become_guest(message, guest_socket, log, self._device, self._arch)
@@ -142,13 +158,13 @@ class Zygote:
             born = self._nursery.bear(message["scratch"], become_guest)
         except OSError as error:
             self._channel.send({"forked": 0, "refused": str(error)})
-            return False
+            return
         finally:
             os.close(guest_socket)
             os.close(log)
         self._born[born.awaited] = born
-        self._channel.send({"forked": born.guest, "awaited": born.awaited, **group.message()})
-        return True
+        self._channel.send({"forked": born.guest, "awaited": born.awaited, **self._group.message()})
+        self._used = True
 
 
 def _become_guest(message: Message, guest_socket: int, log: int, device: str, arch: str | None) -> None:
