@@ -1,5 +1,6 @@
 """The zygote: a warm process that guests are forked from. A program of its own, started by exec, never forked from a
-judge: `python -m agentgen.sandbox.guest.zygote --channel FD --device cpu|cuda:N [--arch sm_90a] [--jail FOLDER]`.
+judge: `python -m agentgen.sandbox.guest.zygote --channel FD --device cpu|cuda:N --folder FOLDER [--arch sm_90a]
+[--jail FOLDER]`.
 
 It imports torch and triton once (2-3 s on an H200; a fork takes 0.01 s) and never touches CUDA: a forked child of a
 process that did cannot use it. It starts no threads and runs no OpenMP work, which do not survive a fork either.
@@ -8,7 +9,8 @@ process that did cannot use it. It starts no threads and runs no OpenMP work, wh
     fork   scratch, limits + guest's socket, log pipe  -> forked: the guest's pid; awaited: of its process 1
     (itself, when a guest has ended)                   -> exited: pid, status (negative: killed by that signal)
 
-When its own socket closes, or the judge is killed, it kills every guest's process group and ends.
+When its own socket closes, or the judge is killed, it kills every guest's process group, removes the folder that all
+of them worked in, and ends.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import traceback
 from collections.abc import Collection, Iterator
 
 from agentgen.errors import PeerClosed
+from agentgen.sandbox import folders
 from agentgen.sandbox.guest import limits
 from agentgen.sandbox.guest.nursery import Born, Nursery
 from agentgen.sandbox.kin import children
@@ -35,14 +38,23 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--channel", type=int, required=True)
     parser.add_argument("--device", required=True)
+    parser.add_argument("--folder", required=True, help="where all guests work; removed at the end")
     parser.add_argument("--arch")
     parser.add_argument("--jail", help="an empty folder to try the jail in; without it guests are plain processes")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: _leave(arguments.folder))
     limits.die_with_parent(signal.SIGTERM)  # not SIGKILL: children of guests would outlive us
     limits.adopt_orphans()
+    limits.die_first()
     channel = Channel(socket.socket(fileno=arguments.channel))
     _warm_up(arguments.device, arguments.arch)
     Zygote(channel, arguments.device, arguments.arch, arguments.jail).run()
+    _leave(arguments.folder)
+
+
+def _leave(folder: str) -> None:
+    """Ends this process, and leaves nothing behind: a judge that was killed cannot clean up."""
+    folders.remove(folder)
     os._exit(0)  # the interpreter's own end takes 0.7 s with torch in it, and whoever hung up waits for it
 
 
@@ -103,7 +115,7 @@ class Zygote:
         finally:
             for born in self._born.values():
                 born.kill()
-            _kill_orphans(self._born)
+            _kill_orphans(())
 
     def _reap(self) -> None:
         for pid, status in _ended():
@@ -177,10 +189,14 @@ def _ended() -> Iterator[tuple[int, int]]:
 
 
 def _kill_orphans(guests: Collection[int]) -> None:
-    for child in children(os.getpid()):
-        if child not in guests:
+    """Ends all children but `guests`, and what they leave behind in turn: it is ours when they have ended."""
+    while orphans := [child for child in children(os.getpid()) if child not in guests]:
+        for child in orphans:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
+        for child in orphans:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
 
 
 if __name__ == "__main__":
