@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agentgen.errors import ProtocolError, SandboxUnavailable
 from agentgen.records.run import Isolation
-from agentgen.sandbox import cgroup
+from agentgen.sandbox import cgroup, folders
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.kin import Kin, kin_of
 from agentgen.sandbox.wire import Message, pair
@@ -30,6 +30,8 @@ ANSWER_BYTES = 4 << 20
 """Limit of one message from a guest: parsed, JSON can take thirty times its size. 10,000 parameters take 2 MiB."""
 ZYGOTE_START_S = 120.0
 FORK_S = 20.0
+ROOM_BYTES = 64 << 20
+"""What must be free where guests work: on a full disk nothing builds, and each candidate would be blamed for it."""
 
 BOTH_SIDES = {
     # Threads that spin after a parallel region would slow the other side's window.
@@ -88,6 +90,7 @@ class ProcessSandbox:
         self._folder = Path(self._scratch.name)
         self._folder.chmod(0o711)  # nobody passes through it
         command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote", "--device", device]
+        command += ["--folder", str(self._folder)]
         command += ["--arch", arch] if arch else []
         command += ["--processes", str(processes), *(["--memory", str(memory_bytes)] if memory_bytes else [])]
         if isolation is not Isolation.NONE:
@@ -129,12 +132,26 @@ class ProcessSandbox:
         return self._jail or ""
 
     def start(self, candidate: str = "") -> ProcessGuest:
-        """Forks a guest from the zygote."""
+        """Forks a guest from the zygote, and waits until it serves: what fails before is no candidate's fault."""
         self.wait_until_warm()
+        try:
+            guest = self._forked(candidate)
+        except OSError as error:
+            raise SandboxUnavailable(f"no guest can be started: {error}; see `agentgen doctor`") from error
+        try:
+            guest.post({"do": "ping"})
+            guest.answer(FORK_S)
+        except (ProtocolError, TimeoutError) as error:
+            guest.kill()
+            words = f"{error}, before it had a candidate: {guest.log[-500:]}"
+            raise SandboxUnavailable(f"a guest failed: {words}; see `agentgen doctor`") from error
+        return guest
+
+    def _forked(self, candidate: str) -> ProcessGuest:
         scratch = self._scratch_folder(f"guest-{candidate}")
-        self._users[scratch] += 1
         ours, theirs = pair(ANSWER_BYTES)
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
+        self._users[scratch] += 1
         if os.geteuid() == 0:
             os.fchown(log_write, NOBODY, NOBODY)  # who opens /dev/stderr opens it anew
         try:
@@ -162,7 +179,7 @@ class ProcessSandbox:
         """Removes a scratch folder when the last guest that used it has ended."""
         self._users[scratch] -= 1
         if not self._users[scratch]:
-            shutil.rmtree(scratch, ignore_errors=True)
+            folders.remove(scratch)
 
     def kin(self, pid: int) -> Kin:
         """Returns what other processes a guest has."""
@@ -186,6 +203,7 @@ class ProcessSandbox:
         """Ends the zygote, which ends every guest, and removes their folders."""
         self._zygote.end()
         cgroup.sweep(self._places)
+        folders.remove(self._folder)
         self._scratch.cleanup()
 
     def _scratch_folder(self, name: str) -> Path:
@@ -193,6 +211,8 @@ class ProcessSandbox:
         folder.mkdir(exist_ok=True)
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)  # whom a jail makes of root
+        if (free := shutil.disk_usage(folder).free) < ROOM_BYTES:
+            raise SandboxUnavailable(f"only {free >> 20} MiB are free in {folder.parent}: make room, or set TMPDIR")
         return folder
 
     def _group_in(self, message: Message) -> cgroup.Group:

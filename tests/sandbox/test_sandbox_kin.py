@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from sandbox_processes import KINDS, alive, eventually, gone, known_as, opened, parent_of
+from sandbox_processes import KINDS, alive, descendants, eventually, gone, known_as, opened, parent_of
 
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.kin import children
@@ -22,6 +22,18 @@ if os.fork() == 0:
             time.sleep(60)
     os._exit(0)
 os.wait()
+class ModelNew: ...
+"""
+GENERATIONS = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    for _ in range(2):
+        if os.fork():
+            break
+        os.setsid()
+    while True:
+        time.sleep(60)
 class ModelNew: ...
 """
 WORKED = """
@@ -115,3 +127,24 @@ def test_of_a_guest_that_is_gone_nothing_is_known(sandbox: ProcessSandbox) -> No
 def test_children_are_listed(guest: ProcessGuest) -> None:
     assert guest.pid in children(parent_of(guest.pid))
     assert children(guest.pid) == []
+
+
+def test_generations_in_sessions_of_their_own_die_with_the_guest(sandbox: ProcessSandbox) -> None:
+    """Seen of plain processes: a grandchild became the zygote's when the child was killed, and lived on."""
+    guest = sandbox.start()
+    pids = generations(guest)
+    guest.kill()
+    assert gone(pids)
+
+
+def test_generations_die_with_the_sandbox(sandbox: ProcessSandbox) -> None:
+    """The last test with this sandbox."""
+    pids = generations(sandbox.start())
+    sandbox.close()
+    assert gone(pids)
+
+
+def generations(guest: ProcessGuest) -> set[int]:
+    load(guest, GENERATIONS)
+    assert eventually(lambda: len(descendants(guest.pid)) == 3)
+    return descendants(guest.pid)

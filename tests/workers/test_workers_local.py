@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from workers_judges import HANGS, REFERENCE, TORCH_S_OWN, gone, judge_of, problem, processes, scratch
 
 from agentgen.errors import DeviceNotFound, JudgeDied, ReferenceInvalid
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.problem import Arithmetic, OwnWork, Problem, Workload
-from agentgen.records.run import Effort
+from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
 from agentgen.workers.local import LocalJudge, describe, devices, require_device
-
-REFERENCE = """
-import torch
-from torch import nn
-rows = 200
-class Model(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.layer = nn.Linear(width, width)
-    def forward(self, x):
-        return self.layer(x)
-def get_inputs():
-    return [torch.randn(rows, 64)]
-def get_init_inputs():
-    return [64]
-"""
-TORCH_S_OWN = REFERENCE.replace("class Model(", "class ModelNew(")
-HANGS = "import time\ntime.sleep(100)\nclass ModelNew: ..."
-
-
-def problem(reference: str = REFERENCE) -> Problem:
-    return Problem(
-        name="linear",
-        title="Linear",
-        reference=reference,
-        workloads=(Workload(name="main"),),
-        arithmetic=Arithmetic.FP32,
-        own_work=OwnWork.LIBRARY,
-    )
-
-
-def judge_of(given: Problem, device: str = "cpu") -> LocalJudge:
-    return LocalJudge(given, device, Arithmetic.FP32, Effort.QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -67,30 +32,6 @@ def judge(temporary: Path) -> Iterator[LocalJudge]:
     with judge_of(problem()) as one:
         yield one
     assert gone(temporary)
-
-
-def processes(temporary: Path) -> dict[int, str]:
-    """Returns the module that each judge, zygote and guest of ours runs."""
-    found: dict[int, str] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone meanwhile; a zombie has an empty environment
-            if f"TMPDIR={temporary}" in (folder / "environ").read_text():
-                found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")[2]
-    return found
-
-
-def gone(temporary: Path) -> bool:
-    """Whether no process of ours is left within ten seconds."""
-    deadline = time.monotonic() + 10
-    while processes(temporary):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def scratch(temporary: Path) -> list[Path]:
-    return list(temporary.glob("agentgen-*"))
 
 
 # ---- devices ---------------------------------------------------------------------------------------------------------
@@ -157,7 +98,7 @@ def test_triton_is_checked_at_main_where_there_is_no_smaller_workload(
     assert trial.accuracy
 
 
-def test_a_judge_that_is_killed_leaves_no_process_and_is_replaced(judge: LocalJudge, temporary: Path) -> None:
+def test_a_judge_that_is_killed_leaves_nothing_and_is_replaced(judge: LocalJudge, temporary: Path) -> None:
     """The last test with this judge."""
     judge.target()
     before = processes(temporary)
@@ -171,5 +112,6 @@ def test_a_judge_that_is_killed_leaves_no_process_and_is_replaced(judge: LocalJu
     with pytest.raises(JudgeDied, match="the judge ended while it did evaluate"):
         judge.evaluate(Candidate(source=HANGS, language=Language.CPP), kill)
     assert gone(temporary)
+    assert scratch(temporary) == [], "its zygote removes it, the last to go"
     trial = judge.evaluate(Candidate(source=TORCH_S_OWN, language=Language.CPP), timing=False)
     assert trial.outcome is Outcome.PASSED, "a fresh judge takes over"

@@ -1,6 +1,6 @@
 """The zygote: a warm process that guests are forked from. A program of its own, started by exec, never forked from a
-judge: `python -m agentgen.sandbox.guest.zygote --device cpu|cuda:N [--arch sm_90a] [--jail FOLDER] --channel FD`, in a
-container with `--connect PATH` of a socket instead.
+judge: `python -m agentgen.sandbox.guest.zygote --device cpu|cuda:N --folder FOLDER [--arch sm_90a] [--jail FOLDER]
+--channel FD`, in a container with `--connect PATH` of a socket instead.
 
 It imports torch and triton once (2-3 s on an H200; a fork takes 0.01 s) and never touches CUDA: a forked child of a
 process that did cannot use it. It starts no threads and runs no OpenMP work, which do not survive a fork either.
@@ -10,7 +10,8 @@ process that did cannot use it. It starts no threads and runs no OpenMP work, wh
                                                           groups: its control groups; cgroup: what they limit
     (itself, when a guest has ended)                   -> exited: pid, status (negative: killed by that signal)
 
-When its own socket closes, or the judge is killed, it kills every guest's process group and ends.
+When its own socket closes, or the judge is killed, it kills every guest's process group, removes the folder that all
+of them worked in, and ends.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ import socket
 import sys
 import traceback
 from collections.abc import Collection, Iterator
+from functools import partial
 
 from agentgen.errors import PeerClosed
-from agentgen.sandbox import cgroup
+from agentgen.sandbox import cgroup, folders
 from agentgen.sandbox.guest import limits
 from agentgen.sandbox.guest.nursery import Born, Nursery
 from agentgen.sandbox.kin import children
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--channel", type=int)
     parser.add_argument("--connect")
     parser.add_argument("--device", required=True)
+    parser.add_argument("--folder", required=True, help="where all guests work; removed at the end")
     parser.add_argument("--arch")
     parser.add_argument("--jail", help="an empty folder to try the jail in; without it guests are plain processes")
     parser.add_argument("--memory", type=int, help="bytes that a guest's control group allows")
@@ -53,6 +56,7 @@ def main() -> None:
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(arguments.connect)
     else:
+        signal.signal(signal.SIGTERM, partial(_leave, arguments.folder))
         limits.die_with_parent(signal.SIGTERM)  # not SIGKILL: children of guests would outlive us
         sock = socket.socket(fileno=arguments.channel)
     channel = Channel(sock)
@@ -60,6 +64,12 @@ def main() -> None:
     nursery = Nursery(arguments.jail, confined=bool(arguments.connect))
     groups = cgroup.Groups(arguments.memory, arguments.processes)
     Zygote(channel, arguments.device, arguments.arch, nursery, groups).run()
+    _leave(arguments.folder)
+
+
+def _leave(folder: str, *_: object) -> None:
+    """Ends this process, and leaves nothing behind: a judge that was killed cannot clean up."""
+    folders.remove(folder)
     os._exit(0)  # the interpreter's own end takes 0.7 s with torch in it, and whoever hung up waits for it
 
 
@@ -129,7 +139,7 @@ class Zygote:
         finally:
             for born in self._born.values():
                 born.kill()
-            _kill_orphans(self._born)
+            _kill_orphans(())
 
     def _move_on(self) -> None:
         """Leaves the control group of the last guest for that of the next."""
@@ -213,10 +223,14 @@ def _ended() -> Iterator[tuple[int, int]]:
 
 
 def _kill_orphans(guests: Collection[int]) -> None:
-    for child in children(os.getpid()):
-        if child not in guests:
+    """Ends all children but `guests`, and what they leave behind in turn: it is ours when they have ended."""
+    while orphans := [child for child in children(os.getpid()) if child not in guests]:
+        for child in orphans:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
+        for child in orphans:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,79 @@
+"""Kernels that hang or trap on a GPU: each has its outcome, and the same judge accepts the next honest candidate.
+
+An illegal access is in test_verify_gpu.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from test_verify_gpu import CONV, DEVICE, conv_problem, edited
+
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.problem import Arithmetic, OwnWork
+from agentgen.records.run import Effort
+from agentgen.records.trial import Outcome, Trial
+from agentgen.verify import session
+from agentgen.verify.evaluation import evaluate
+from agentgen.verify.judge import Judge
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device"),
+]
+
+ONCE_TIMED = """calls = 0
+
+
+class ModelNew(ModelNew):
+    def forward(self, x):
+        global calls
+        calls += 1
+        return super().forward(x[:0] if calls > 250 else x)
+"""
+"""An empty input, for which the kernel below never ends."""
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    one = Judge(conv_problem(OwnWork.STRICT), DEVICE, Arithmetic.FP32, Effort.QUICK)
+    yield one
+    one.close()
+
+
+@pytest.fixture(autouse=True)
+def _the_next_is_accepted(judge: Judge) -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    yield
+    after = evaluated(judge, CONV)
+    assert after.outcome is Outcome.PASSED, after.reasons
+
+
+def evaluated(judge: Judge, source: str, *, timing: bool = False) -> Trial:
+    candidate = Candidate(source=source, language=Language.CUDA)
+    return evaluate(judge, candidate, lambda _: None, timing=timing)
+
+
+def test_a_kernel_that_never_ends(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "FIRST_CALL_S", 5.0)
+        trial = evaluated(
+            judge, edited(CONV, "double sum = b[o];", "double sum = b[o];\n  for (volatile int on = 1; on;);")
+        )
+    assert trial.outcome is Outcome.TIMED_OUT, trial.reasons
+
+
+def test_a_kernel_that_never_ends_once_it_is_timed(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "CALLS_S", 10.0)
+        patch.setattr(session, "FIRST_CALL_S", 10.0)  # of a race's calls the first are not timed
+        kernel = edited(CONV, "  int P = H - K + 1;", "  int P = H - K + 1;\n  for (volatile int on = !N; on;);")
+        kernel = edited(kernel, "(y.numel() + 255) // 256, 256", "(y.numel() + 255) // 256 or 1, 256")
+        trial = evaluated(judge, f"{kernel}\n{ONCE_TIMED}", timing=True)
+    assert trial.outcome is Outcome.TIMED_OUT, trial.reasons
+
+
+def test_a_trap_as_of_an_assertion(judge: Judge) -> None:
+    trial = evaluated(judge, edited(CONV, "y[at] = sum;", 'if (at == 7) asm volatile("trap;");\n  y[at] = sum;'))
+    assert trial.outcome is Outcome.CRASHED, trial.reasons
