@@ -8,10 +8,11 @@ told the architecture, which only torch knows.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import socket
 from typing import Any
 
-from agentgen.errors import PeerClosed
+from agentgen.errors import PeerClosed, SandboxUnavailable
 from agentgen.records.run import Isolation
 from agentgen.sandbox.guest.limits import die_with_parent
 from agentgen.sandbox.process import ProcessSandbox
@@ -32,7 +33,8 @@ def main() -> None:
         return
     ahead: ProcessSandbox | None = None
     if first["do"] == "open" and arguments.device == "cpu" and first["isolation"] != Isolation.DOCKER:
-        ahead = ProcessSandbox("cpu", isolation=Isolation(first["isolation"]))
+        with contextlib.suppress(SandboxUnavailable):  # the judge will try, and say so
+            ahead = ProcessSandbox("cpu", isolation=Isolation(first["isolation"]))
     from agentgen.verify.server import Server
 
     Server(channel, arguments.device, ahead).run(first)

@@ -130,7 +130,7 @@ def test_children_are_listed(guest: ProcessGuest) -> None:
 
 
 def test_generations_in_sessions_of_their_own_die_with_the_guest(sandbox: ProcessSandbox) -> None:
-    """Seen of plain processes: a grandchild became the zygote's when the child was killed, and lived on."""
+    """Of plain processes a grandchild becomes the zygote's when the child is killed."""
     guest = sandbox.start()
     pids = generations(guest)
     guest.kill()

@@ -25,7 +25,6 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, OwnWork
 from agentgen.records.run import Effort
 from agentgen.records.trial import Outcome, Trial
-from agentgen.sandbox import process
 from agentgen.verify import session
 from agentgen.verify.evaluation import evaluate
 from agentgen.verify.judge import Judge
@@ -186,16 +185,6 @@ def test_a_text_that_never_ends(judge: Judge, monkeypatch: pytest.MonkeyPatch) -
     refused(evaluated(judge, f"{HONEST}\nwhile True: pass"), Outcome.TIMED_OUT, "no answer to load within 1 s")
 
 
-def test_a_call_that_never_ends_once_it_is_timed(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "CALLS_S", 2.0)
-    stages: list[str] = []
-    counted = "        global calls\n        calls += 1\n        while calls > 250: pass\n        return self.conv(x)"
-    source = HONEST.replace("        return self.conv(x)", counted) + "\ncalls = 0\n"
-    trial = evaluated(judge, source, stages.append, timing=True)
-    refused(trial, Outcome.TIMED_OUT, "no answer to go within 2 s")
-    assert stages[-1] == "time"
-
-
 def test_closing_its_socket(judge: Judge) -> None:
     refused(faulty(judge, "lib.hang_up(x)"), Outcome.CRASHED, "the guest closed its socket")
 
@@ -251,18 +240,12 @@ def test_threads_until_they_are_refused(judge: Judge) -> None:
     refused(faulty(judge, "lib.swarm(x)"), Outcome.CRASHED, "ended by SIGABRT")
 
 
-@pytest.mark.parametrize(
-    ("path", "said"), [("full", "File too large"), ("/tmp/full", "No space left"), ("/dev/shm/full", "No space left")]
-)
-def test_files_until_they_are_refused(judge: Judge, path: str, said: str) -> None:
-    if judge.isolation.startswith("none"):
-        pytest.skip(judge.isolation)
-    refused(faulty(judge, FILL.format(path=path)), Outcome.CRASHED, said)
-    assert not Path(path).exists()
+def test_a_file_until_it_is_refused(judge: Judge) -> None:
+    refused(faulty(judge, FILL.format(path="full")), Outcome.CRASHED, "File too large")
 
 
 def test_folders_in_folders_without_end(judge: Judge) -> None:
-    """Seen: `shutil.rmtree` calls itself for each level, and the judge ended by RecursionError."""
+    """`shutil.rmtree` calls itself for each level: up to Python 3.11 it can raise RecursionError."""
     refused(faulty(judge, NEST), Outcome.CRASHED, "ValueError: deep")
 
 
@@ -276,14 +259,6 @@ def test_gigabytes_of_output(judge: Judge) -> None:
 
 
 # ---- no candidate's fault --------------------------------------------------------------------------------------------
-
-
-def test_a_guest_that_fails_before_it_has_a_candidate(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is not the memory for a thread, or for a module."""
-    with monkeypatch.context() as patch:
-        patch.setattr(process, "default_limits", lambda device: {"AS": 1 << 20})  # pyright: ignore
-        with pytest.raises(SandboxUnavailable, match="before it had a candidate"):
-            evaluated(judge, HONEST)
 
 
 def test_a_guest_for_which_there_are_no_descriptors(judge: Judge) -> None:

@@ -114,7 +114,7 @@ def test_a_killed_orchestrator_takes_everything_with_it(orchestrator: subprocess
     assert orchestrator.stdout
     assert [orchestrator.stdout.readline().strip() for _ in range(2)] == ["start", "build"]
     modules = list(processes(temporary).values())
-    assert modules.count("agentgen.verify.server") == 1
+    assert modules.count("agentgen.verify.program") == 1
     assert modules.count("agentgen.sandbox.guest.zygote") >= 2, "the zygote and its guest"
     orchestrator.kill()
     assert gone(temporary)
