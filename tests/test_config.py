@@ -77,7 +77,7 @@ def test_a_key_is_read_but_never_shown(tmp_path: Path) -> None:
         ("[agentgen]\nrounds = true\n", "must be a whole number"),
         ("[agentgen]\nrounds = 0\n", "at least 1"),
         ("[agentgen]\neffort = 'huge'\n", "must be one of quick, full"),
-        ("[agentgen]\nsandbox = 'docker'\n", "must be one of jail, none"),
+        ("[agentgen]\nsandbox = 'chroot'\n", "must be one of jail, docker, none"),
         ("[agentgen]\nlanguages = ['cobol']\n", "must be one of triton, cuda, cpp"),
         ("[agentgen]\nmodel = 3\n", "must be a text"),
         ("model = 'x'\n", "only a table [agentgen]"),
