@@ -23,7 +23,8 @@ def test_an_honest_kernel_is_accepted_and_timed(home: Path) -> None:
 @pytest.mark.slow
 def test_what_the_kernel_is_kept_in_is_told_and_can_be_chosen(home: Path) -> None:
     plain = agentgen(home, "verify", "square", "honest.py", "--device", "cpu", "--no-timing", "--sandbox", "none")[1]
-    assert plain["checks"][0] == {"name": "sandbox", "passed": None, "evidence": "none: plain processes"}
+    assert (plain["checks"][0]["name"], plain["checks"][0]["passed"]) == ("sandbox", None)
+    assert plain["checks"][0]["evidence"].startswith("none: plain processes; ")
     usual = agentgen(home, "verify", "square", "honest.py", "--device", "cpu", "--no-timing")[1]
     assert usual["checks"][0]["name"] == "sandbox"
     assert usual["checks"][0]["passed"] is (None if usual["checks"][0]["evidence"].startswith("none") else True)
