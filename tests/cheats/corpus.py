@@ -61,6 +61,11 @@ def cheats_with_time(case: KernelCase) -> bool:
     return bool(case.metadata and case.metadata.fools == "time") and language_of(case.inputs) is not Language.TRITON
 
 
+def needs_quiet(case: KernelCase) -> bool:
+    """Whether only times tell what a cheat does: beside other work one of them was accepted."""
+    return bool(case.expected_output and "every call counts" in case.expected_output.by)
+
+
 def ask(harness: naive.NaiveHarness, case: KernelCase) -> naive.Verdict:
     """Returns what the naive harness says of a case."""
     assert case.metadata

@@ -1,5 +1,7 @@
-"""Each cheat with time comes out fast by the naive harness. It needs a machine that is not busy otherwise: beside other
-work, two threads that meet at a barrier took 8 ms for whatever they did.
+"""Each cheat with time comes out fast by the naive harness, and what only times tell is refused by the judge.
+
+Both need a machine that is not busy otherwise: beside other work, two threads that meet at a barrier took 8 ms for
+whatever they did.
 """
 
 from __future__ import annotations
@@ -7,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from corpus import ask, cheats_with_time, corpus, parameters
+from corpus import ask, bank, cheats_with_time, corpus, needs_quiet, parameters, verdict
 from harness import NaiveHarness, Verdict
 
 from agentgen.scoring.cases import KernelCase
@@ -37,3 +39,12 @@ def test_it_fools_the_naive_clock(naive: NaiveHarness, case: KernelCase) -> None
 
 def _gains(said: Verdict) -> bool:
     return said.candidate_us < GAIN * said.reference_us
+
+
+@pytest.mark.parametrize("case", parameters([case for case in corpus("cpu", honest=False) if needs_quiet(case)]))
+def test_it_is_refused_for_its_times_without_the_screen(case: KernelCase) -> None:
+    with bank("cpu") as judges:
+        found = verdict(judges.of(case), case, off=["screen"])
+    assert not found.accepted
+    assert case.expected_output
+    assert found.caused_by(case.expected_output), found
