@@ -39,15 +39,16 @@ def evaluate(
         depth: How far to go.
     """
     evaluation = Evaluation(judge, candidate, on_stage, depth)
+    outcome, reasons = Outcome.PASSED, ()
     try:
         evaluation.run(timing=timing)
     except Rejected as rejected:
-        return evaluation.trial(rejected.outcome, rejected.reasons)
+        outcome, reasons = rejected.outcome, rejected.reasons
     except torch.OutOfMemoryError as error:
         return evaluation.starved(error)
     finally:
         evaluation.close()
-    return evaluation.trial(Outcome.PASSED, ())
+    return evaluation.trial(outcome, reasons)  # now that the guest has ended: its log is complete
 
 
 class Evaluation:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_processes import WALLED, descendants, gone, opened, parent_of
+from sandbox_processes import WALLED, descendants, eventually, gone, opened, parent_of
 
 from agentgen.records.run import Isolation
 from agentgen.sandbox.forked import ProcessGuest
@@ -90,7 +90,7 @@ def test_it_holds_no_descriptor_but_its_own(guest: ProcessGuest) -> None:
     assert seen(guest, "sorted(opened())[:3]") == ["0 /dev/null", "1 pipe", "2 pipe"]
     assert [entry.split()[1] for entry in seen(guest, "sorted(opened())[3:]")] == ["socket"]
     assert seen(guest, "open('/dev/stderr', 'w').write('words') and os.path.ismount('/tmp')") is True
-    assert "words" in guest.log
+    assert eventually(lambda: "words" in guest.log)
 
 
 def test_its_process_1_cannot_be_harmed(guest: ProcessGuest) -> None:
