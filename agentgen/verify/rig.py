@@ -110,6 +110,8 @@ class Rig:
         self.outputs = [[self.region.tensors[i] for i in row] for row in self.output_rows]
         self.free = True
         """Whether inputs have no structure: then their values may be changed one by one."""
+        self.selects = False
+        """Whether outputs are chosen from the inputs, and must be exact: known once normal values were checked."""
         # Names and initial values as constructed: the distribution that secret weights keep.
         self._initial = {name: tensor.detach().clone() for name, tensor in reference.state().items()}
         self.weight_names = list(self._initial)

@@ -73,9 +73,12 @@ class Audit:
         """
         for which, seen in zip(self._aims, self._seen, strict=True):
             family = self.strange[which] if self.strange else Family.NORMAL
-            place = f"timed window {self._windows}"
-            new_pool = partial(Pool, place, family.value, self._arithmetic, must_be_exact=False)
+            which_one = f"of {self._rig.reference.workload}" if self.strange else self._windows
+            place, exact = f"timed window {which_one}", self._rig.selects
+            new_pool = partial(Pool, place, family.value, self._arithmetic, must_be_exact=exact)
             pool = judged(self._rig, {which: seen}, new_pool)
+            if family is not Family.NORMAL:  # that was asked when values were checked
+                self._findings.accuracy.append(pool.accuracy())
             self.looked += 1
             inputs_unchanged(self._findings, self._rig, which)
             values_while_timed(self._findings, pool, self.looked)
