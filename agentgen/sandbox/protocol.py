@@ -62,6 +62,10 @@ class Guest(Protocol):
         of the kernel. None where it gives none."""
         ...
 
+    def forget_samples(self) -> None:
+        """Drops what `samples` would return now."""
+        ...
+
     def kill(self) -> None:
         """Ends the whole process group and waits until it is gone."""
         ...

@@ -226,7 +226,7 @@ class Judge:
         every = watch.schedule.pairs if not main else 1 if gated else LOOK_EVERY
         calls, call_us = 2, 0.0
         for _ in range(2):
-            looking = Audit(rig, self.arithmetic, calls, every, findings)
+            looking = Audit(rig, self.arithmetic, calls, every, findings, wholly=main)
             if main and gated and calls <= rig.sets:
                 # Every output is written once: what a stream does that nobody waits for is missing, and no later call
                 # of the window has made it good.
@@ -238,7 +238,7 @@ class Judge:
             calls = watch.schedule.calls(call_us)
             if not gated and first.seconds > MOSTLY_CALLS_S:
                 break
-        audit = Audit(rig, self.arithmetic, calls, every, findings)
+        audit = Audit(rig, self.arithmetic, calls, every, findings, wholly=main)
         result = race(watch, session, raced, quiet_us, call_us, audit, strange=main)
         gross = [1e6 * window.seconds for window in result.windows]
         guest_us = [1e6 * (window.claim.seconds or 0.0) for window in result.windows]

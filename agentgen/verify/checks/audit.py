@@ -29,7 +29,9 @@ class Audit:
     works before has the wrong inputs, one that says too early that it is done has no outputs yet.
     """
 
-    def __init__(self, rig: Rig, arithmetic: Arithmetic, calls: int, every: int, findings: Findings) -> None:
+    def __init__(
+        self, rig: Rig, arithmetic: Arithmetic, calls: int, every: int, findings: Findings, *, wholly: bool = True
+    ) -> None:
         self.looked = 0
         self.strange: tuple[Family, ...] = ()
         """Draws the first sets of the next window from these value families, and looks at all of them; `race` takes no
@@ -38,6 +40,7 @@ class Audit:
         self._arithmetic = arithmetic
         self._calls = calls
         self._every = every
+        self._wholly = wholly
         self._windows = self._unseen = 0
         self._findings = findings
         self._aims: list[int] = []
@@ -46,7 +49,7 @@ class Audit:
     def before(self) -> None:
         """Rewrites inputs, poisons outputs and chooses among them."""
         self._windows += 1
-        self._rig.touch_inputs(wholly=secrets.randbelow(WHOLLY_EVERY) == 0)
+        self._rig.touch_inputs(wholly=self._wholly and secrets.randbelow(WHOLLY_EVERY) == 0)
         for which, family in enumerate(self.strange):
             self._rig.draw_set(which, family)
         # By chance alone a short race might never be looked at.
