@@ -1,4 +1,4 @@
-"""Candidates that fall, hang, or use up what they can get hold of: an honest kernel, with a fault in front of each call.
+"""Candidates that fall, hang, or use up what they can get: an honest kernel with a fault in front of each call.
 
 Memory is asked for, not written to: a soak shares its machine. What never ends takes the judge's whole patience with a
 first call (`verify.session.FIRST_CALL_S`, 90 s).

@@ -9,8 +9,8 @@ from typing import Any
 from judged import ON_DEVICE
 
 STAGES = ("open", "start", "build", "check", "state", "audit", "time", "general", "other")
-"""Of ours. `open`: a judge's opening, once for all candidates of a problem; `other`: what of an evaluation's wall time is
-in none of its stages."""
+"""Of ours. `open`: a judge's opening, once for all candidates of a problem; `other`: what of an evaluation's wall time
+is in none of its stages."""
 PLAIN_STAGES = ("import", "context", "build", "correctness", "inputs", "timing", "other")
 REPRODUCED_WITHIN = 0.3
 EXPECTED: Mapping[tuple[str, str], Mapping[str, float]] = {

@@ -5,8 +5,8 @@
 Promised, and looked at: every honest candidate is accepted, no hostile one is, none is lost (an evaluation whose judge
 was killed fails as the machine's and is done again; no other fails so), and at the end nothing is there that was not
 before (`leftovers.py`). Exits with 1 where a promise is broken. Half of the hostile are cheats, the others have a fault
-(`faults.py`), of which `--endless` take 90 s each. Most honest candidates are not timed: every tenth is, and every cheat.
-Judges are killed at a random moment of one in thirty evaluations. What is there is written after every evaluation.
+(`faults.py`), of which `--endless` take 90 s each. Most honest candidates are not timed: every tenth is, and every
+cheat. Judges are killed at a random moment of one in thirty evaluations. What is there is written after every one.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from leftovers import Census, census, judges, settled, usage
 from mix import HOSTILE_SHARE, Entry, known, pick
 
 from agentgen.errors import MachineFailure
-from agentgen.records.trial import Trial
+from agentgen.records.trial import Outcome, Trial
 from agentgen.workers.local import LocalJudge
 
 KILLED_ONE_IN = 30
 TIMED_ONE_IN = 10
 TRIES = 4
 """Of one evaluation, before it counts as lost."""
+BY_FAULT = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,8 @@ def broken(rows: Sequence[dict[str, Any]], count: int, kills: int, before: Censu
     for row in rows:
         if row["accepted"] is not (row["kind"] == "honest"):
             found.append(f"{row['name']} ({row['kind']}): {row['outcome']}: {'; '.join(row['reasons'])[:300]}")
+        elif row["kind"] not in ("honest", "cheat") and row["outcome"] not in BY_FAULT:
+            found.append(f"{row['name']}: its fault was never seen: {row['outcome']}")
     failures = [failure for row in rows for failure in row["failures"]]
     if len(failures) > kills:
         found.append(
