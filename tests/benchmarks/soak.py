@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -67,7 +67,7 @@ class Killer:
         """All that were seen."""
 
     @contextlib.contextmanager
-    def during(self) -> Iterator[None]:
+    def during(self) -> Generator[None]:
         """Kills the judge within, if one is due, at a moment of an evaluation as long as they usually are. One that
         comes too late is due in the next."""
         start = time.monotonic()
