@@ -64,9 +64,9 @@ def main() -> None:
     wall_s = 0.0
     for one in evaluate_all(mix(device, arguments.count), device):
         wall_s = time.perf_counter() - start
-        result["machine"] = one.machine.model_dump(mode="json")
+        result["machine"] = one.machine.model_dump(mode="json") if one.machine else result["machine"]
         result["judged"].append(one.row())
-        tell(f"{len(result['judged'])} {one.name}: {one.outcome}, {one.seconds:.1f} s")
+        tell(f"{len(result['judged'])} {one.name}: {one.outcome or one.failure}, {one.seconds:.1f} s")
         write(result, wall_s, arguments.out)
     for row in plain_all(device, plain_count):
         result["plain"].append(row)

@@ -13,8 +13,10 @@ from typing import Any
 
 from mix import Entry, device_type
 
+from agentgen.errors import MachineFailure
 from agentgen.records.machine import Machine
 from agentgen.records.run import Effort
+from agentgen.records.trial import Trial
 from agentgen.workers.local import LocalJudge
 
 ON_DEVICE = ("check", "state", "audit", "time", "general")
@@ -29,8 +31,10 @@ class Judged:
     problem: str
     language: str
     honest: bool
-    outcome: str
-    accepted: bool
+    outcome: str | None
+    accepted: bool | None
+    """None: the machine failed."""
+    failure: str | None
     stages: Mapping[str, float]
     """Seconds of each stage, by the judge."""
     seconds: float
@@ -38,7 +42,7 @@ class Judged:
     opened_s: float
     """Wall time that its judge took to open; 0 where that was there."""
     speedup: float | None
-    machine: Machine
+    machine: Machine | None
 
     def row(self) -> dict[str, Any]:
         """Returns what is written to a file; the machine is there once for all."""
@@ -63,19 +67,29 @@ def _of_one_problem(entries: Sequence[Entry], device: str) -> Iterator[Judged]:
         judge.target()
         opened_s = time.perf_counter() - start
         for entry in entries:
-            start = time.perf_counter()
-            trial = judge.evaluate(entry.candidate)
-            yield Judged(
-                entry.name,
-                entry.place,
-                entry.candidate.language.value,
-                entry.honest,
-                trial.outcome.value,
-                trial.accepted,
-                {str(stage): spent for stage, spent in trial.seconds.items()},
-                time.perf_counter() - start,
-                opened_s,
-                trial.speedup.ratio if trial.speedup else None,
-                trial.machine,
-            )
+            yield _judged(judge, entry, opened_s)
             opened_s = 0.0
+
+
+def _judged(judge: LocalJudge, entry: Entry, opened_s: float) -> Judged:
+    start = time.perf_counter()
+    trial: Trial | None = None
+    failure: str | None = None
+    try:
+        trial = judge.evaluate(entry.candidate)
+    except MachineFailure as error:  # the others are still worth their figures
+        failure = f"{type(error).__name__}: {error}"
+    return Judged(
+        name=entry.name,
+        problem=entry.place,
+        language=entry.candidate.language.value,
+        honest=entry.honest,
+        outcome=trial.outcome.value if trial else None,
+        accepted=trial.accepted if trial else None,
+        failure=failure,
+        stages={str(stage): spent for stage, spent in trial.seconds.items()} if trial else {},
+        seconds=time.perf_counter() - start,
+        opened_s=opened_s,
+        speedup=trial.speedup.ratio if trial and trial.speedup else None,
+        machine=trial.machine if trial else None,
+    )

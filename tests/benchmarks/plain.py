@@ -75,6 +75,8 @@ def evaluate(problem: Path, kernel: Path, device: str, watch: Stopwatch) -> dict
     with watch.stage("import"):
         import torch
     with watch.stage("context"):
+        if device != "cpu":
+            torch.cuda.set_device(device)
         torch.zeros(1, device=device)
         synchronise(device)
     reference = stated(problem, device)

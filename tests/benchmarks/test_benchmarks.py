@@ -92,6 +92,7 @@ def test_a_summary() -> None:
         judged("a", honest=True, accepted=True, opened_s=4.0, build=1.0, check=2.0, time=3.0),
         judged("b", honest=False, accepted=True, build=3.0),
     ]
+    failed = {**judged("c", honest=False, accepted=False), "accepted": None}
     found = summary(rows, [plain(30.0), {**plain(1.0), "error": "no nvcc"}], wall_s=14.0)
     assert found["on_device"] == pytest.approx(5 / 14)
     assert found["judged_per_minute"] == pytest.approx(60 * 2 / 14)
@@ -100,6 +101,7 @@ def test_a_summary() -> None:
     assert found["stages"]["build"] == {"n": 2, "median_s": 2.0, "mean_of_all_s": 2.0}
     assert found["stages"]["other"]["median_s"] == pytest.approx(0.5)
     assert found["unexpected"] == ["b"]
+    assert summary([failed], [], 1.0)["unexpected"] == ["c"], "the machine failed"
     assert found["pairs"][0]["judged_s"] == 6.5, "only the honest one is compared"
     assert "judged a minute / plain a minute: 4.29" in table(found)
 
