@@ -31,7 +31,7 @@ from typing import Any
 
 from faults import faults
 from judged import judge_of
-from leftovers import Census, census, judges, settled, usage
+from leftovers import Census, census, judges, processes, settled, usage
 from mix import HOSTILE_SHARE, Entry, known, pick
 
 from agentgen.errors import MachineFailure
@@ -65,6 +65,8 @@ class Killer:
         self.fired = 0
         self.judges: set[int] = set()
         """All that were seen."""
+        self.last = 0
+        """The one that was there at the end of the last evaluation; 0: none."""
 
     @contextlib.contextmanager
     def during(self) -> Generator[None]:
@@ -80,14 +82,17 @@ class Killer:
             timer.cancel()
             if timer.ident:
                 timer.join()
-            self.judges.update(judges())
+            there = judges()
+            self.judges.update(there)
+            self.last = there[0] if there else 0
             self._durations.append(time.monotonic() - start)
 
     def _fire(self) -> None:
         for pid in judges():
             self.judges.add(pid)
             self.due, self.fired = self.due - 1, self.fired + 1  # before: the failure may be seen at once
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def main() -> None:
@@ -110,7 +115,7 @@ def soak(device: str, count: int, endless: int, seed: int, out: Path) -> list[st
         temporary = Path(name)
         os.environ["TMPDIR"] = name  # of judges and guests; this process has chosen its own
         before = census(temporary, killer.judges, device)
-        for row in evaluations(tasks(device, count, endless, seed), device, killer):
+        for row in evaluations(tasks(device, count, endless, seed), device, killer, temporary):
             result["evaluations"].append(row)
             result["seconds"] = time.monotonic() - start
             sys.stderr.write(f"{len(result['evaluations'])} {row['name']}: {row['outcome']}, {row['seconds']:.1f} s\n")
@@ -146,14 +151,16 @@ def tasks(device: str, count: int, endless: int, seed: int) -> list[Task]:
     return found
 
 
-def evaluations(todo: Iterable[Task], device: str, killer: Killer) -> Iterator[dict[str, Any]]:
+def evaluations(todo: Iterable[Task], device: str, killer: Killer, temporary: Path) -> Iterator[dict[str, Any]]:
     """Yields what became of each, as it comes."""
     for _, group in groupby(todo, key=lambda task: task.entry.problem):
         of_problem = list(group)
         with judge_of(of_problem[0].entry, device) as judge:
             for task in of_problem:
                 killer.due += task.killed
-                yield evaluation(judge, task, killer)
+                row = evaluation(judge, task, killer)
+                held = {"processes": len(processes(temporary)), **usage(killer.last)}
+                yield {**row, "judge": held}
 
 
 def evaluation(judge: LocalJudge, task: Task, killer: Killer) -> dict[str, Any]:
@@ -177,7 +184,6 @@ def evaluation(judge: LocalJudge, task: Task, killer: Killer) -> dict[str, Any]:
         "reasons": list(trial.reasons) if trial else [],
         "failures": failures,
         "seconds": time.monotonic() - start,
-        "judge": {str(pid): usage(pid) for pid in judges()},
     }
 
 
@@ -209,16 +215,16 @@ def table(result: dict[str, Any]) -> str:
     lines.append(f"{len(rows)} evaluations, {result['seconds']:.0f} s, {result['judges']} judges seen")
     lines.append(f"{result['kills']} judges killed, {failures} failures of the machine")
     lines += [f"{name}: {n} before, {result['after'][name]} after" for name, n in result["before"].items()]
-    lines += [f"judges' {name}: {low} to {high}" for name, low, high in held(rows)]
+    lines += [f"a judge's {name}: {low} to {high}" for name, low, high in held(rows)]
     lines += [f"BROKEN {promise}" for promise in result["broken"]] or ["every promise was kept"]
     return "\n".join(lines) + "\n"
 
 
 def held(rows: Iterable[dict[str, Any]]) -> list[tuple[str, int, int]]:
-    """Returns the least and the most that a judge held after an evaluation."""
-    seen = [held for row in rows for held in row["judge"].values() if held]
-    names = sorted({name for held in seen for name in held})
-    return [(name, min(held[name] for held in seen), max(held[name] for held in seen)) for name in names]
+    """Returns the least and the most that a judge held after an evaluation; of processes, those it had started too."""
+    names = sorted({name for row in rows for name in row["judge"]})
+    seen = {name: [row["judge"][name] for row in rows if name in row["judge"]] for name in names}
+    return [(name, min(values), max(values)) for name, values in seen.items()]
 
 
 if __name__ == "__main__":

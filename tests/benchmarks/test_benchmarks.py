@@ -45,7 +45,7 @@ def plain(wall_s: float, **seconds: float) -> dict[str, Any]:
 def evaluated(name: str, kind: str, outcome: str, *failures: str) -> dict[str, Any]:
     accepted = None if outcome == "LOST" else outcome == "PASSED"
     row = {"name": name, "kind": kind, "outcome": outcome, "accepted": accepted, "reasons": ["so"]}
-    return {**row, "failures": list(failures), "judge": {"7": {"descriptors": 13}}}
+    return {**row, "failures": list(failures), "judge": {"descriptors": 13}}
 
 
 # ---- the mix ---------------------------------------------------------------------------------------------------------
@@ -240,5 +240,6 @@ def test_evaluation(tmp_path: Path) -> None:
 def test_a_soak(tmp_path: Path) -> None:
     said = program("soak.py", "--count", "6", "--endless", "0", "--out", str(tmp_path / "out.json"))
     assert "every promise was kept" in said
+    assert "a judge's processes: 2 to 2" in said, "itself and its zygote"
     written = json.loads((tmp_path / "out.json").read_text())
     assert [row["accepted"] for row in written["evaluations"]].count(True) == 4
