@@ -25,7 +25,7 @@ from typing import Any
 
 from figures import summary, table
 from judged import evaluate_all
-from mix import ROOT, device_type, mix
+from mix import PROBLEMS, ROOT, device_type, mix
 
 from agentgen.records.problem import DeviceType
 
@@ -53,6 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=PROBLEMS)
     parser.add_argument("--plain-count", type=int, help="by default 8 on a GPU, 2 on a CPU")
     parser.add_argument("--out", type=Path, required=True)
     arguments: Any = parser.parse_args()
@@ -62,7 +63,7 @@ def main() -> None:
     result: dict[str, Any] = {"device": device, "machine": None, "judged": [], "plain": []}
     start = time.perf_counter()
     wall_s = 0.0
-    for one in evaluate_all(mix(device, arguments.count), device):
+    for one in evaluate_all(mix(device, arguments.count, arguments.problems), device):
         wall_s = time.perf_counter() - start
         result["machine"] = one.machine.model_dump(mode="json") if one.machine else result["machine"]
         result["judged"].append(one.row())

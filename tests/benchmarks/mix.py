@@ -8,7 +8,7 @@ there).
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -66,24 +66,30 @@ def device_type(device: str) -> DeviceType:
     return "cpu" if device == "cpu" else "cuda"
 
 
-def known(device: str) -> list[Entry]:
-    """Returns every candidate that a mix is made of, once."""
+def known(device: str, problems: Collection[str] = PROBLEMS) -> list[Entry]:
+    """Returns every candidate of some problems that a mix is made of, once."""
     kind = device_type(device)
     cases = [case for case in on_device(load(DATASET), kind).cases if _wanted(case, kind)]
     more = [_honest(ROOT / problem, ROOT / "tests" / "honest" / f"{kernel}.py") for problem, kernel in MORE[kind]]
-    return [*map(_of_case, cases), *more]
+    return [entry for entry in (*map(_of_case, cases), *more) if entry.problem.name in problems]
 
 
-def mix(device: str, count: int, seed: int = 0) -> list[Entry]:
+def mix(device: str, count: int, problems: Collection[str] = PROBLEMS, seed: int = 0) -> list[Entry]:
     """Returns `count` candidates, a third of them hostile, those of one problem together."""
     hostile = int(count * HOSTILE_SHARE)
-    every = known(device)
+    every = known(device, problems)
     honest = pick([entry for entry in every if entry.honest], count - hostile, seed)
     return grouped([*honest, *pick([entry for entry in every if not entry.honest], hostile, seed)])
 
 
 def pick(entries: Sequence[Entry], count: int, seed: int) -> list[Entry]:
-    """Returns `count` of them: from each problem in turn, none twice before all of it were there once."""
+    """Returns `count` of them: from each problem in turn, none twice before all of it were there once.
+
+    Raises:
+        ValueError: there are none to pick from.
+    """
+    if count and not entries:
+        raise ValueError("of these problems there are not both honest kernels and cheats for this device")
     shuffled = list(entries)
     random.Random(seed).shuffle(shuffled)
     problems = sorted({entry.problem for entry in shuffled})
@@ -101,8 +107,7 @@ def _wanted(case: KernelCase, kind: DeviceType) -> bool:
     soak or a benchmark is not always alone."""
     subject = case.inputs
     return (
-        subject.problem.name in PROBLEMS
-        and language_of(subject) in LANGUAGES[kind]
+        language_of(subject) in LANGUAGES[kind]
         and subject.depth is Depth.JUDGE
         and not (kind == "cpu" and "every call counts" in (case.expected_output.by if case.expected_output else ()))
     )

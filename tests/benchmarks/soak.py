@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -32,7 +32,7 @@ from typing import Any
 from faults import faults
 from judged import judge_of
 from leftovers import Census, census, judges, processes, settled, usage
-from mix import HOSTILE_SHARE, Entry, known, pick
+from mix import HOSTILE_SHARE, PROBLEMS, Entry, known, pick
 
 from agentgen.errors import MachineFailure
 from agentgen.records.trial import Outcome, Trial
@@ -100,22 +100,25 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=PROBLEMS)
     parser.add_argument("--endless", type=int, default=4, help="how many never answer; each takes 90 s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     arguments: Any = parser.parse_args()
-    sys.exit(1 if soak(arguments.device, arguments.count, arguments.endless, arguments.seed, arguments.out) else 0)
+    device, seed = arguments.device, arguments.seed
+    todo = tasks(device, arguments.count, arguments.endless, seed, arguments.problems)
+    sys.exit(1 if soak(todo, device, seed, arguments.out) else 0)
 
 
-def soak(device: str, count: int, endless: int, seed: int, out: Path) -> list[str]:
-    """Returns the promises that were broken."""
+def soak(todo: Sequence[Task], device: str, seed: int, out: Path) -> list[str]:
+    """Returns the promises that were broken; `seed` is for the moments at which judges are killed."""
     killer, start = Killer(seed), time.monotonic()
     result: dict[str, Any] = {"device": device, "seed": seed, "evaluations": []}
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         temporary = Path(name)
         os.environ["TMPDIR"] = name  # of judges and guests; this process has chosen its own
         before = census(temporary, killer.judges, device)
-        for row in evaluations(tasks(device, count, endless, seed), device, killer, temporary):
+        for row in evaluations(todo, device, killer, temporary):
             result["evaluations"].append(row)
             result["seconds"] = time.monotonic() - start
             sys.stderr.write(f"{len(result['evaluations'])} {row['name']}: {row['outcome']}, {row['seconds']:.1f} s\n")
@@ -123,18 +126,18 @@ def soak(device: str, count: int, endless: int, seed: int, out: Path) -> list[st
         after = settled(before, temporary, killer.judges, device)
     rows = result["evaluations"]
     result |= {"kills": killer.fired, "judges": len(killer.judges), "before": before.counts(), "after": after.counts()}
-    result["broken"] = broken(rows, count, killer.fired, before, after)
+    result["broken"] = broken(rows, len(todo), killer.fired, before, after)
     out.write_text(json.dumps(result, indent=1))
     sys.stdout.write(table(result))
     return result["broken"]
 
 
-def tasks(device: str, count: int, endless: int, seed: int) -> list[Task]:
+def tasks(device: str, count: int, endless: int, seed: int, problems: Collection[str] = PROBLEMS) -> list[Task]:
     """Returns the evaluations: those of one problem together, in a random order."""
     hostile = int(count * HOSTILE_SHARE)
     endless = min(endless, hostile)
     quick = hostile // 2 - endless if hostile // 2 > endless else 0
-    every = known(device)
+    every = known(device, problems)
     honest = pick([entry for entry in every if entry.honest], count - hostile, seed)
     cheats = pick([entry for entry in every if not entry.honest], hostile - quick - endless, seed)
     entries = [*honest, *cheats, *faults(honest, device, quick, endless)]

@@ -65,6 +65,11 @@ def test_nothing_of_a_problem_comes_twice_before_all_of_it_came_once() -> None:
     assert len({entry.name for entry in pick(entries, 24, seed=3)}) == 24
 
 
+def test_a_mix_of_a_problem_without_cheats() -> None:
+    with pytest.raises(ValueError, match="not both honest kernels and cheats"):
+        mix("cuda", 6, ("layernorm",))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_is_evaluated_plainly_is_there(device: DeviceType) -> None:
     for problem, kernel, _ in PLAIN[device]:
@@ -196,7 +201,9 @@ def test_processes_are_found_by_their_folder_and_by_their_parent(tmp_path: Path)
 # ---- the programs ----------------------------------------------------------------------------------------------------
 
 
-def program(name: str, *arguments: str) -> str:
+def program(name: str, count: str, out: Path, *more: str) -> str:
+    """Runs one on the problem whose trials are the shortest."""
+    arguments = ["--count", count, "--problems", "norm", "--out", str(out), *more]
     done = subprocess.run(
         [sys.executable, str(HERE / name), *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -227,7 +234,7 @@ def test_a_plain_evaluation_that_fails(tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_gcc
 def test_evaluation(tmp_path: Path) -> None:
-    said = program("evaluation.py", "--count", "2", "--plain-count", "0", "--out", str(tmp_path / "out.json"))
+    said = program("evaluation.py", "2", tmp_path / "out.json", "--plain-count", "0")
     assert "judged: n 2" in said
     assert "unexpected verdicts: none" in said
     written = json.loads((tmp_path / "out.json").read_text())
@@ -238,7 +245,7 @@ def test_evaluation(tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_gcc
 def test_a_soak(tmp_path: Path) -> None:
-    said = program("soak.py", "--count", "6", "--endless", "0", "--out", str(tmp_path / "out.json"))
+    said = program("soak.py", "6", tmp_path / "out.json", "--endless", "0")
     assert "every promise was kept" in said
     assert "a judge's processes: 2 to 2" in said, "itself and its zygote"
     written = json.loads((tmp_path / "out.json").read_text())
