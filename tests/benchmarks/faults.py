@@ -1,6 +1,7 @@
 """Candidates that fall, hang, or use up what they can get: an honest kernel with a fault in front of each call.
 
-Memory is asked for, not written to: a soak shares its machine. What never ends takes the judge's whole patience with a
+Memory is asked for, not written to: a soak shares its machine. (In large blocks: on a GPU, where address space has no
+limit, there are 128 TiB of it, and each block costs a page.) What never ends takes the judge's whole patience with a
 first call (`verify.session.FIRST_CALL_S`, 90 s).
 """
 
@@ -39,7 +40,7 @@ static char text[1 << 20];
 
 extern "C" void segfault(int64_t) { *(volatile char*)(held) = 1; }
 extern "C" void abort_(int64_t) { abort(); }
-extern "C" void memory(int64_t) { for (;;) held = new char[1 << 28]; }
+extern "C" void memory(int64_t) { for (;;) held = new char[1ll << 32]; }
 extern "C" void loop(int64_t) { for (volatile int on = 1; on;); }
 extern "C" void stopped(int64_t) { raise(SIGSTOP); }
 extern "C" void processes(int64_t) {  // 256, half of them in sessions of their own, and the first falls

@@ -23,8 +23,10 @@ from figures import EXPECTED, PLAIN_STAGES, STAGES, reproduced, summary, table
 from leftovers import Census
 from mix import ROOT, known, mix, pick
 
-from agentgen.records.problem import DeviceType
+from agentgen.records.problem import DeviceType, OwnWork
 from agentgen.records.trial import Stage
+from agentgen.verify.checks.screens import screen
+from agentgen.verify.findings import Findings
 
 HERE = Path(__file__).parent
 DEVICES: tuple[DeviceType, ...] = ("cpu", "cuda")
@@ -78,11 +80,11 @@ def test_what_is_evaluated_plainly_is_there(device: DeviceType) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_faults_are_python_and_call_what_they_define(device: DeviceType) -> None:
+def test_faults_pass_the_screen_and_call_what_they_define(device: DeviceType) -> None:
     honest = next(entry for entry in known(device) if entry.honest)
     for fault in (*QUICK[device], *ENDLESS[device]):
         entry = faulty(honest, fault)
-        ast.parse(entry.candidate.source)
+        screen(Findings(), entry.candidate, OwnWork.STRICT)
         assert not entry.honest
         called = entry.candidate.source.rpartition("faults.")[2].split("(")[0].removesuffix("[1, 1]")
         mark = "__global__ " if fault in ON_GPU else 'extern "C" '
