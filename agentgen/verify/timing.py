@@ -69,7 +69,7 @@ GPU = Schedule(window_s=6e-3, pairs=21, max_calls=200, race_s=1.0)
 CPU = Schedule(window_s=60e-3, pairs=11, max_calls=20_000, race_s=3.0)
 """A command and its answer take 0.5-1 ms, 2% of 60 ms; a call from Python takes 3 us and more."""
 NEAR_GPU = replace(GPU, pairs=7, race_s=0.3)
-NEAR_CPU = replace(CPU, window_s=30e-3, pairs=5, race_s=1.0)
+NEAR_CPU = replace(CPU, window_s=20e-3, pairs=5, race_s=1.0)
 """For neighbouring shapes: how special a kernel is shows in halves and doubles, not in per cents."""
 
 
@@ -207,7 +207,8 @@ def race(
         if on_cpu:
             session.guest.pause()  # a CPU guest cannot slow the baseline's windows
         audit.judge()
-        watch.rig.poison_outputs()  # whatever a guest did to the pages, they are there before a baseline copies
+        # Whatever a guest did to the pages, they are there before a baseline copies.
+        watch.rig.poison_outputs(range(min(watch.rig.sets, max(lengths.values()))))
         for name, call in baselines.items():
             raced[name].append(1e6 * watch.seconds(call, lengths[name]) / lengths[name])
         if pair % COPY_EVERY == 0:

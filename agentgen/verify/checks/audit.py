@@ -49,7 +49,8 @@ class Audit:
     def before(self) -> None:
         """Rewrites inputs, poisons outputs and chooses among them."""
         self._windows += 1
-        self._rig.touch_inputs(wholly=self._wholly and secrets.randbelow(WHOLLY_EVERY) == 0)
+        used = min(self._calls, self._rig.sets)  # the window comes no further
+        self._rig.touch_inputs(used, wholly=self._wholly and secrets.randbelow(WHOLLY_EVERY) == 0)
         for which, family in enumerate(self.strange):
             self._rig.draw_set(which, family)
         # By chance alone a short race might never be looked at.
@@ -58,7 +59,7 @@ class Audit:
         self._unseen = 0 if look else self._unseen
         self._aims = [self._choice(last=bool(secrets.randbelow(2)))] if look else []
         self._aims = list(range(len(self.strange))) or self._aims
-        self._rig.poison_outputs()
+        self._rig.poison_outputs(range(used))
 
     def _choice(self, *, last: bool) -> int:
         sets = self._rig.sets

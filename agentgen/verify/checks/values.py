@@ -50,7 +50,7 @@ def check_workload(
             weights_of = drawn
         sets = normal_draws if family is Family.NORMAL else 1
         rig.draw_inputs(family, sets)
-        rig.poison_outputs()
+        rig.poison_outputs(range(sets))
         session.run(rig, sets)
         exact = rig.selects or family is Family.INTEGERS
         new_pool = partial(Pool, rig.reference.workload, family.value, arithmetic, must_be_exact=exact)
