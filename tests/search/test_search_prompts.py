@@ -179,7 +179,7 @@ def test_the_system_text_follows_arithmetic_and_own_work() -> None:
     problem = PROBLEM.model_copy(update={"own_work": OwnWork.LIBRARY})
     gpu: Run = RUN.model_copy(update={"device": "cuda:0", "arithmetic": Arithmetic.TF32, "problem": problem})
     text = system_text(gpu)
-    assert "PyTorch itself in the same arithmetic, 1e-3)" in text
+    assert "moves the oracle by, 1e-3)" in text
     assert "computed in TF32" in text
     assert "cuDNN) are allowed" in text
     assert "A single TF32, FP16 or BF16 product" in system_text(gpu.model_copy(update={"device": "cpu"}))
@@ -266,11 +266,15 @@ def test_the_promised_gates_and_families_are_those_of_the_judge() -> None:
         "{0,1}",
         "constant rows",
         "sparse",
+        "sorted",
+        "outliers",
+        "1e-6 beside 1e4",
+        "the other way",
     )
-    # Recordings are found by their requests: what came later is said when replies are next recorded.
-    later = {draws.Family.OUTLIERS, draws.Family.APART, draws.Family.APART_TOO}
-    assert len(set(draws.Family) - later) == 11, "say in system.md what was added"
-    assert all(family in text for family in (*told, "sorted"))
+    assert len(told) == len(draws.Family), "say in system.md what was added"
+    assert all(family in text for family in told)
+    assert f"{numerics.TORCH_FACTOR:.0f} x the error of PyTorch" in text
+    assert f"{numerics.ULP_FACTOR:.0f} x what one ulp" in text
 
 
 def test_the_example_in_the_notes_on_cpp_runs() -> None:

@@ -46,7 +46,7 @@ def test_the_problems_that_we_ship() -> None:
         assert problem.main.cpu_constants
     conv2d = catalog.load("conv2d", PROBLEMS)
     assert conv2d.arithmetic is Arithmetic.TF32
-    assert conv2d.main.constants_on("cpu") == {"batch_size": 8}
+    assert conv2d.main.constants_on("cpu") == {"batch_size": 2}
     assert conv2d.reference == (PROBLEMS / "conv2d" / "reference.py").read_text()
 
 
