@@ -91,7 +91,8 @@ class ProcessSandbox:
         self._jail: str | None = None
         self._users: Counter[Path] = Counter()
         self._exits: dict[int, int] = {}
-        self._guests: set[int] = set()
+        self._guests: dict[int, int] = {}
+        """With process 1 of the namespace of each, or itself."""
 
     def wait_until_warm(self) -> None:
         """Waits until the zygote has imported everything."""
@@ -124,7 +125,7 @@ class ProcessSandbox:
             if "refused" in answer:
                 raise ProtocolError(f"it could not build a jail: {answer['refused']}")
             pid, first = int(answer["forked"]), int(answer["awaited"])
-            self._guests.add(pid)
+            self._guests[pid] = first
         except (ProtocolError, TimeoutError) as error:
             ours.close()
             os.close(log_read)

@@ -40,9 +40,9 @@ def become_guest():
     ctypes.CDLL(None).abort()
 
 nursery = Nursery(trial)
+nursery.prepare()
 born = nursery.bear(scratch, become_guest)
-os.waitpid(born.awaited, 0)
-print(json.dumps([nursery.jail, born.status(0), json.loads(os.read(out, 4096)), view.readable()]))
+print(json.dumps([nursery.jail, born.wait(), json.loads(os.read(out, 4096)), view.readable()]))
 """
 USERS = {
     "root": (),

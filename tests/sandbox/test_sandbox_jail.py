@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_processes import descendants, gone, parent_of
+from sandbox_processes import family_of, gone
 
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.process import ProcessSandbox
@@ -97,7 +97,7 @@ def test_its_process_1_cannot_be_harmed(guest: ProcessGuest) -> None:
 def test_a_child_in_its_own_session_dies_with_a_guest_whatever_it_does(sandbox: ProcessSandbox) -> None:
     guest = sandbox.start()
     seen(guest, "os.fork() or (os.setsid(), [__import__('time').sleep(60) for _ in range(9)])")
-    child = next(iter(descendants(parent_of(guest.pid)) - {guest.pid}))
+    (child,) = family_of(guest)
     guest.kill()
     assert gone([child])
 

@@ -6,6 +6,7 @@ import contextlib
 import glob
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgen.sandbox.guest import jail, view
-from agentgen.sandbox.kin import children
+from agentgen.sandbox.guest.jailer import Founded, Jailer
+from agentgen.sandbox.wire import Channel
 
 NONE = "none: plain processes"
 
@@ -25,9 +27,7 @@ class Born:
     guest: int
     """Its process id, as the judge's system counts."""
     awaited: int
-    """Of the process that ends with it and is our child: itself, or process 1 of its namespace."""
-    report: int | None = None
-    """Where process 1 says how the guest ended."""
+    """Of the last that ends of it, and is our child too: process 1 of its namespace, or itself where it has none."""
 
     def kill(self) -> None:
         """Ends its process group, and its namespace."""
@@ -37,12 +37,12 @@ class Born:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.awaited, signal.SIGKILL)
 
-    def status(self, awaited: int) -> int:
-        """Returns the guest's wait status, given that of the process we waited for."""
-        if self.report is None:
-            return awaited
-        status = jail.status_of(self.report)
-        os.close(self.report)
+    def wait(self) -> int:
+        """Waits until it has ended, ends what is left of it, and returns its wait status."""
+        _, status = os.waitpid(self.guest, 0)
+        if self.awaited != self.guest:
+            self.kill()
+            os.waitpid(self.awaited, 0)
         return status
 
 
@@ -50,24 +50,40 @@ class Nursery:
     """Bears guests, in jails wherever the kernel allows it."""
 
     def __init__(self, trial: str | None) -> None:
-        """Tries the jail once, in an empty folder; None: guests are to be plain processes."""
+        """Founds no jail yet: the caller, which adopts orphans, has torch to import first.
+
+        Args:
+            trial: An empty folder, to try the jail in; None: guests are to be plain processes.
+        """
         self._paths: tuple[str, ...] = ()
+        self._trial = trial
+        self._jailer = Jailer() if trial is not None else None
+        self._way_back: int | None = None
         self.jail = NONE
         """What guests are kept in, and what of it the kernel refused."""
-        if trial is None:
+
+    def prepare(self) -> None:
+        """Tries the jail once; guests are plain processes where it fails. To be called when all is imported."""
+        if self._jailer is None or self._trial is None:
             return
         self._paths = view.readable()
         try:
-            born = self._jailed(trial, lambda: _inspect(trial))
-            os.waitpid(born.awaited, 0)
-            ended = born.status(0)
+            self._way_back = jail.way_back()
+            ended = self._jailed(self._jailer, self._trial, lambda: _inspect(str(self._trial))).wait()
+            lacking = Path(self._trial, _LACKING)
+            why = lacking.read_text() if lacking.exists() else ended and f"a process ended with status {ended}"
+            why = why and f"in a jail {why}"
         except OSError as error:
-            self.jail, self._paths = f"{NONE}, because the kernel refuses a jail: {error}", ()
-            return
-        lacking = Path(trial, _LACKING)
-        if ended or lacking.exists():
-            why = lacking.read_text() if lacking.exists() else f"a process ended with status {ended}"
-            self.jail, self._paths = f"{NONE}, because in a jail {why}", ()
+            why = f"the kernel refuses a jail: {error}"
+        if why:
+            self.jail = f"{NONE}, because {why}"
+            self._jailer.end()
+            self._jailer = None
+
+    @property
+    def staff(self) -> set[int]:
+        """Our children that are no guests."""
+        return {self._jailer.pid} if self._jailer else set()
 
     def bear(self, scratch: str, become_guest: Callable[[], None]) -> Born:
         """Forks a guest, which leads its process group when this returns: one that does not exist yet cannot be stopped
@@ -76,7 +92,7 @@ class Nursery:
         Raises:
             OSError: its jail cannot be built.
         """
-        return self._jailed(scratch, become_guest) if self._paths else self._plain(become_guest)
+        return self._jailed(self._jailer, scratch, become_guest) if self._jailer else self._plain(become_guest)
 
     def _plain(self, become_guest: Callable[[], None]) -> Born:
         leads, tell = os.pipe()
@@ -90,37 +106,41 @@ class Nursery:
         os.close(leads)
         return Born(pid, pid)
 
-    def _jailed(self, scratch: str, become_guest: Callable[[], None]) -> Born:
-        leads, tell = os.pipe()
-        report, status = os.pipe()
-
-        def settle() -> None:
-            os.close(leads)
-            os.close(report)
-            _settle(self._paths, scratch, become_guest, tell, status)
-
-        first = 0
-        try:
+    def _jailed(self, jailer: Jailer, scratch: str, become_guest: Callable[[], None]) -> Born:
+        leads, tell = socket.socketpair()
+        line, theirs = socket.socketpair()
+        with leads, tell, line, theirs:
+            founded = jailer.found(self._paths, scratch, theirs.fileno())
+            guest = 0
             try:
-                first = jail.found(settle)
+                theirs.close()
+                guest = self._fork(founded, lambda: _lead(founded, line, tell, scratch, become_guest))
+                tell.close()
+                said = jail.told(leads.fileno())
+                if not said.startswith(_LEADS):
+                    raise OSError(said or "it ended before it could say why")
+            except OSError:
+                for pid in (guest, founded.first) if guest else (founded.first,):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                raise
             finally:
-                os.close(tell)
-                os.close(status)
-            said = jail.told(leads)
-            if not said.startswith(_LEADS):
-                raise OSError(said or "it ended before it could say why")
-        except OSError:
-            os.close(report)
-            if first:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(first, signal.SIGKILL)
-                os.waitpid(first, 0)
-            raise
-        finally:
-            os.close(leads)
+                founded.close()
         self.jail = "namespaces, no capabilities, seccomp, " + (said.removeprefix(_LEADS) or "Landlock")
-        (guest,) = children(first) or (first,)
-        return Born(guest, first, report)
+        return Born(guest, founded.first)
+
+    def _fork(self, founded: Founded, become_guest: Callable[[], None]) -> int:
+        """Forks a child of this process that is in a process namespace of its own."""
+        if self._way_back is None or not founded.by_root:
+            return _by_a_middle(founded, become_guest)
+        try:
+            jail.be_born_into(founded.process)
+            guest = os.fork()
+            if guest == 0:
+                become_guest()
+        finally:
+            jail.be_born_into(self._way_back)
+        return guest
 
 
 _LEADS = "+"
@@ -145,24 +165,49 @@ def _inspect(folder: str) -> None:
     os._exit(0)
 
 
-def _settle(paths: tuple[str, ...], scratch: str, become_guest: Callable[[], None], tell: int, status: int) -> None:
-    """Builds the jail round process 1, which this is, and the guest in it. Never returns."""
+def _by_a_middle(founded: Founded, become_guest: Callable[[], None]) -> int:
+    """Forks the guest from a child that enters the namespaces for good: who is not root where its own process namespace
+    was made could not come back. A fork more, of 15 ms."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        middle = os.fork()
+        if middle == 0:
+            _go_between(founded, theirs, become_guest)
+        theirs.close()
+        said = jail.told_once(ours)
+        os.waitpid(middle, 0)  # from now on the guest is our child: this process adopts orphans
+        if not said.isdigit():
+            raise OSError(said or "it ended before it could say why")
+        ours.send(b"!")
+        return int(said)
+
+
+def _go_between(founded: Founded, line: socket.socket, become_guest: Callable[[], None]) -> None:
     try:
-        jail.enter(paths, scratch)
-        jail.run(scratch, lambda: _lead(scratch, become_guest, tell), status)
-    except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
-        os.write(tell, f"{type(error).__name__}: {error}".encode())
+        jail.be_born_into(founded.process, None if founded.by_root else founded.user)
+        guest = os.fork()
+        if guest == 0:
+            if line.recv(1):
+                become_guest()
+            os._exit(1)
+        line.send(str(guest).encode())
+    except BaseException as error:  # noqa: BLE001
+        line.send(f"{type(error).__name__}: {error}".encode())
     finally:
-        os._exit(1)
+        os._exit(0)
 
 
-def _lead(scratch: str, become_guest: Callable[[], None], tell: int) -> None:
+def _lead(
+    founded: Founded, line: socket.socket, tell: socket.socket, scratch: str, become_guest: Callable[[], None]
+) -> None:
+    """Takes this process, which is to be the guest, into its jail. Never returns."""
     try:
         os.setsid()
+        jail.join(Channel(line), by_root=founded.by_root)
         missing = jail.confine(scratch)
-        os.write(tell, f"{_LEADS}{missing and f'no {missing}'}".encode())
-    except BaseException as error:  # noqa: BLE001
-        os.write(tell, f"{type(error).__name__}: {error}".encode())
+        tell.send(f"{_LEADS}{missing and f'no {missing}'}".encode())
+    except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
+        tell.send(f"{type(error).__name__}: {error}".encode())
         os._exit(1)
-    os.close(tell)
+    tell.close()
     become_guest()

@@ -21,10 +21,11 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from agentgen.errors import PeerClosed
 from agentgen.sandbox.guest import limits
+from agentgen.sandbox.guest.jail import ended
 from agentgen.sandbox.guest.nursery import Born, Nursery
 from agentgen.sandbox.kin import children
 from agentgen.sandbox.wire import Channel, Message
@@ -41,8 +42,10 @@ def main() -> None:
     limits.die_with_parent(signal.SIGTERM)  # not SIGKILL: children of guests would outlive us
     limits.adopt_orphans()
     channel = Channel(socket.socket(fileno=arguments.channel))
+    nursery = Nursery(arguments.jail)  # before torch is there: it forks a process that shall stay small
     _warm_up(arguments.device, arguments.arch)
-    Zygote(channel, arguments.device, arguments.arch, arguments.jail).run()
+    nursery.prepare()
+    Zygote(channel, arguments.device, arguments.arch, nursery).run()
     os._exit(0)  # the interpreter's own end takes 0.7 s with torch in it, and whoever hung up waits for it
 
 
@@ -73,13 +76,15 @@ def _warm_up(device: str, arch: str | None) -> None:
 class Zygote:
     """Forks guests and reports their ends."""
 
-    def __init__(self, channel: Channel, device: str, arch: str | None, trial: str | None) -> None:
+    def __init__(self, channel: Channel, device: str, arch: str | None, nursery: Nursery) -> None:
         self._channel = channel
         self._device = device
         self._arch = arch
         self._born: dict[int, Born] = {}
-        """By the id of the process that we wait for."""
-        self._nursery = Nursery(trial)
+        """By process id: of the guest, and of process 1 of its namespace."""
+        self._statuses: dict[int, int] = {}
+        """Of guests whose process 1 has yet to end."""
+        self._nursery = nursery
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
@@ -106,14 +111,18 @@ class Zygote:
             _kill_orphans(self._born)
 
     def _reap(self) -> None:
-        for pid, status in _ended():
+        for pid, status in ended():
             born = self._born.pop(pid, None)
             if born is None:
                 continue  # an orphan of a guest
-            if born.report is None:
-                born.kill()  # what it left behind in its group; a namespace has ended with its process 1
-            _kill_orphans(self._born)  # and what had left the group, adopted by this process
-            self._channel.send({"exited": born.guest, "status": os.waitstatus_to_exitcode(born.status(status))})
+            if pid == born.guest:
+                self._statuses[pid] = status
+                born.kill()  # what it left behind in its group, and in its namespace
+            # Process 1 ends when the kernel has ended all others there, and we have waited for the guest.
+            if pid == born.awaited:
+                _kill_orphans({*self._born, *self._nursery.staff})  # what had left the group, adopted by this process
+                status = self._statuses.pop(born.guest, int(signal.SIGKILL))
+                self._channel.send({"exited": born.guest, "status": os.waitstatus_to_exitcode(status)})
 
     def _fork(self, message: Message, fds: list[int]) -> None:
         guest_socket, log = fds
@@ -129,7 +138,7 @@ class Zygote:
         finally:
             os.close(guest_socket)
             os.close(log)
-        self._born[born.awaited] = born
+        self._born[born.guest] = self._born[born.awaited] = born
         self._channel.send({"forked": born.guest, "awaited": born.awaited})
 
 
@@ -164,16 +173,6 @@ def _become_guest(message: Message, guest_socket: int, log: int, device: str, ar
 
 def _wake(_: int, __: object) -> None:
     """A handler must exist for the wake-up descriptor to be written."""
-
-
-def _ended() -> Iterator[tuple[int, int]]:
-    """Yields children that have ended, with their status."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            yield pid, status
 
 
 def _kill_orphans(guests: Collection[int]) -> None:

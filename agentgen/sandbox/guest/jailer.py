@@ -1,0 +1,149 @@
+"""Founds jails for a zygote: a small process, forked before torch is imported, because a fork copies page tables. A
+zygote with torch in it takes most of 15 ms for one, this process 1 ms; what it founds holds nothing of the zygote's.
+
+    zygote                                            jailer
+      | -- paths, scratch, a line to the guest -------> | -- fork, unshare, fork --> process 1 of new namespaces
+      | <-- first, process and user namespace --------- |                              |
+      | -- fork, into its process namespace --> guest <-- the other namespaces, when the view is built (the line)
+
+Process 1 waits for whatever is left behind in its namespace, until the zygote kills it: then all in there ends.
+Source: pid_namespaces(7), setns(2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentgen.errors import PeerClosed, ProtocolError
+from agentgen.sandbox.guest import jail, limits
+from agentgen.sandbox.wire import Channel, Message, close_all, pair
+
+_DESCRIPTORS = 4096
+"""As many as there can be here."""
+
+
+@dataclass(frozen=True)
+class Founded:
+    """Namespaces that wait for their guest."""
+
+    first: int
+    """Process id of process 1 of them, which is our child."""
+    by_root: bool
+    """Whether root made them; else whoever enters becomes what it is in the user namespace first."""
+    process: int
+    user: int
+    """Descriptors of namespaces."""
+
+    def close(self) -> None:
+        """Lets go of the descriptors."""
+        os.close(self.process)
+        os.close(self.user)
+
+
+class Jailer:
+    """That process, as the zygote holds it."""
+
+    def __init__(self) -> None:
+        """Forks it; the caller adopts orphans (`limits.adopt_orphans`), for it is to be process 1's parent."""
+        self._channel, theirs = pair()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _serve(theirs)
+        theirs.close()
+
+    def found(self, paths: Sequence[str], scratch: str, line: int) -> Founded:
+        """Returns namespaces whose view is being built.
+
+        Raises:
+            OSError: the kernel refuses, or it takes too long.
+        """
+        try:
+            self._channel.send({"paths": paths, "scratch": scratch}, [line])
+            message, fds = self._channel.receive(jail.BUILD_S)
+        except (ProtocolError, TimeoutError) as error:
+            self.end()  # a late answer would be taken for that to the next question
+            raise OSError(f"what founds jails does not answer: {error}") from error
+        if "refused" in message:
+            close_all(fds)
+            raise OSError(message["refused"])
+        return Founded(message["first"], message["by_root"], *fds)
+
+    def end(self) -> None:
+        """Ends it."""
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+
+def _serve(ours: socket.socket) -> None:
+    """Founds jails until the zygote ends. Never returns."""
+    try:
+        limits.die_with_parent()
+        # The judge's socket above all: a judge could not see its zygote end.
+        os.closerange(3, ours.fileno())
+        os.closerange(ours.fileno() + 1, _DESCRIPTORS)
+        channel = Channel(ours)
+        while True:
+            message, (line,) = channel.receive()
+            _found(channel, message, line)
+            os.close(line)
+    except PeerClosed:
+        pass
+    finally:
+        os._exit(0)
+
+
+def _found(channel: Channel, message: Message, line: int) -> None:
+    go, gone = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        os.close(gone)
+        _between(channel, message, line, go)
+    os.close(go)
+    os.waitpid(middle, 0)  # from now on process 1 is the zygote's child
+    with contextlib.suppress(BrokenPipeError):
+        os.write(gone, b"!")
+    os.close(gone)
+
+
+def _between(channel: Channel, message: Message, line: int, go: int) -> None:
+    """Leaves the namespaces: what it forks then is in the new ones; a process namespace is entered by birth only."""
+    try:
+        by_root = jail.separate()
+        first = os.fork()
+        if first == 0:
+            os.close(channel.fileno())
+            _be_first(message, line, go)
+        namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in ("pid_for_children", "user")]
+        channel.send({"first": first, "by_root": by_root}, namespaces)
+    except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
+        channel.send({"refused": f"{type(error).__name__}: {error}"})
+    finally:
+        os._exit(0)
+
+
+def _be_first(message: Message, line: int, go: int) -> None:
+    """Builds the view, gives up all that may be given up, and only then lets the guest in. Never returns."""
+    try:
+        if not os.read(go, 1):
+            return
+        limits.die_with_parent()
+        tell = Channel(socket.socket(fileno=line))
+        try:
+            jail.enter(message["paths"], message["scratch"])
+            namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in jail.ENTERED]
+            jail.confine(message["scratch"])
+            jail.withdraw()
+        except BaseException as error:  # noqa: BLE001
+            tell.send({"refused": f"{type(error).__name__}: {error}"})
+            return
+        tell.send({}, namespaces)
+        os.closerange(0, _DESCRIPTORS)
+        jail.wait_for_all()
+    finally:
+        os._exit(1)
