@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from agentgen.errors import ProtocolError
-from agentgen.sandbox.guest import limits, view
+from agentgen.sandbox.guest import view
 from agentgen.sandbox.guest.landlock import write_only_below
 from agentgen.sandbox.guest.seccomp import refuse_system_calls
 from agentgen.sandbox.wire import Channel
@@ -99,7 +99,6 @@ def enter(paths: Iterable[str], scratch: str) -> None:
         _become_nobody()
         _check(_libc.unshare(_NEWUSER), "unshare user")
         _map(NOBODY, NOBODY)
-    limits.die_with_parent()  # the change of ids would have had the kernel forget it
 
 
 def confine(scratch: str) -> str:

@@ -115,11 +115,12 @@ def _between(channel: Channel, message: Message, line: int, go: int) -> None:
     """Leaves the namespaces: what it forks then is in the new ones; a process namespace is entered by birth only."""
     try:
         by_root = jail.separate()
+        own = os.open("/proc/self/ns", os.O_RDONLY)  # process 1 takes this /proc away: they share the mounts
         first = os.fork()
         if first == 0:
             os.close(channel.fileno())
             _be_first(message, line, go)
-        namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in ("pid_for_children", "user")]
+        namespaces = [os.open(name, os.O_RDONLY, dir_fd=own) for name in ("pid_for_children", "user")]
         channel.send({"first": first, "by_root": by_root}, namespaces)
     except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
         channel.send({"refused": f"{type(error).__name__}: {error}"})
@@ -130,18 +131,18 @@ def _between(channel: Channel, message: Message, line: int, go: int) -> None:
 def _be_first(message: Message, line: int, go: int) -> None:
     """Builds the view, gives up all that may be given up, and only then lets the guest in. Never returns."""
     try:
-        if not os.read(go, 1):
-            return
-        limits.die_with_parent()
         tell = Channel(socket.socket(fileno=line))
         try:
             jail.enter(message["paths"], message["scratch"])
+            if not os.read(go, 1):
+                return
+            limits.die_with_parent()  # before, that would have been whoever forked us
             namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in jail.ENTERED]
             jail.confine(message["scratch"])
             jail.withdraw()
         except BaseException as error:  # noqa: BLE001
             tell.send({"refused": f"{type(error).__name__}: {error}"})
-            return
+            signal.pause()  # until the zygote kills us: without process 1 its fork would fail, and nobody learn why
         tell.send({}, namespaces)
         os.closerange(0, _DESCRIPTORS)
         jail.wait_for_all()
