@@ -73,6 +73,11 @@ def known_as(inner: int, guest: ProcessGuest) -> int:
     return next(pid for pid in family_of(guest) if _innermost(pid) == inner)
 
 
+def firsts(root: int) -> set[int]:
+    """Returns the processes below `root` that are process 1 of a namespace."""
+    return {pid for pid in descendants(root) if _innermost(pid) == 1}
+
+
 def _innermost(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("NSpid:")).split()[-1])

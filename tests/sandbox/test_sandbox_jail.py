@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_processes import family_of, gone
+from sandbox_processes import family_of, firsts, gone
 
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.process import ProcessSandbox
@@ -83,8 +84,8 @@ def seen(guest: ProcessGuest, expression: str) -> Any:
 
 
 def test_it_holds_no_descriptor_but_its_own(guest: ProcessGuest) -> None:
-    assert seen(guest, "sorted(opened())[:3]") == ["0 /dev/null", "1 pipe", "2 pipe"]
-    assert [entry.split()[1] for entry in seen(guest, "sorted(opened())[3:]")] == ["socket"]
+    assert seen(guest, "list(opened())[:3]") == ["0 /dev/null", "1 pipe", "2 pipe"]
+    assert [entry.split()[1] for entry in seen(guest, "list(opened())[3:]")] == ["socket"]
     assert seen(guest, "open('/dev/stderr', 'w').write('words') and os.path.ismount('/tmp')") is True
     assert "words" in guest.log
 
@@ -100,6 +101,16 @@ def test_a_child_in_its_own_session_dies_with_a_guest_whatever_it_does(sandbox: 
     (child,) = family_of(guest)
     guest.kill()
     assert gone([child])
+
+
+def test_a_jail_that_was_founded_ahead_and_is_lost_is_founded_anew(sandbox: ProcessSandbox) -> None:
+    sandbox.start().kill()
+    (ahead,) = firsts(sandbox._process.pid)  # pyright: ignore[reportPrivateUsage]
+    os.kill(ahead, signal.SIGKILL)
+    assert gone([ahead])
+    guest = sandbox.start()
+    assert seen(guest, "os.getpid()") == 2
+    guest.kill()
 
 
 def test_what_it_is_made_of_is_told(sandbox: ProcessSandbox) -> None:

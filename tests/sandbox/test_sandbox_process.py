@@ -373,7 +373,7 @@ def test_killing_the_owner_ends_everything(owner: subprocess.Popen[str], jailed:
     guest = int(owner.stdout.readline())
     pids = descendants(owner.pid)
     assert guest in pids
-    assert len(pids) == 3 + 2 * jailed, "zygote, guest, the candidate's child; jailer, process 1 of a jail"
+    assert len(pids) == 3 + 3 * jailed, "zygote, guest, the candidate's child; jailer, process 1 of two jails"
     owner.kill()
     owner.wait()
     assert gone(pids)

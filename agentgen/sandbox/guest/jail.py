@@ -17,7 +17,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from agentgen.errors import ProtocolError
 from agentgen.sandbox.guest import view
@@ -87,14 +87,14 @@ def told(descriptor: int) -> str:
         said += more
 
 
-def enter(paths: Iterable[str], scratch: str) -> None:
-    """Moves process 1 of new namespaces into the view, and away from root.
+def enter(paths: Iterable[str], root: str, scratch_of: Callable[[], str]) -> None:
+    """Moves process 1 of new namespaces into the view (`view.change_to`), and away from root.
 
     Raises:
         OSError: the kernel refuses a step; says which.
     """
     is_root = os.geteuid() == 0
-    view.change_to(paths, scratch)
+    view.change_to(paths, root, scratch_of)
     if is_root:
         _become_nobody()
         _check(_libc.unshare(_NEWUSER), "unshare user")

@@ -1,10 +1,11 @@
 """Founds jails for a zygote: a small process, forked before torch is imported, because a fork copies page tables. A
 zygote with torch in it takes most of 15 ms for one, this process 1 ms; what it founds holds nothing of the zygote's.
 
-    zygote                                            jailer
-      | -- paths, scratch, a line to the guest -------> | -- fork, unshare, fork --> process 1 of new namespaces
-      | <-- first, process and user namespace --------- |                              |
-      | -- fork, into its process namespace --> guest <-- the other namespaces, when the view is built (the line)
+    zygote                                      jailer
+      | -- paths, a line to process 1 ------------> | -- fork, unshare, fork --> process 1: builds the view
+      | <-- first, process and user namespace ----- |                             |
+      | -- which scratch folder (the line) -------------------------------------> |
+      | -- fork, into its process namespace --> guest <-- the other namespaces -- | and gives everything up
 
 Process 1 waits for whatever is left behind in its namespace, until the zygote kills it: then all in there ends.
 Source: pid_namespaces(7), setns(2).
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 
 from agentgen.errors import PeerClosed, ProtocolError
 from agentgen.sandbox.guest import jail, limits
-from agentgen.sandbox.wire import Channel, Message, close_all, pair
+from agentgen.sandbox.wire import Channel, Message, pair
 
 _DESCRIPTORS = 4096
 """As many as there can be here."""
@@ -38,11 +39,25 @@ class Founded:
     process: int
     user: int
     """Descriptors of namespaces."""
+    line: socket.socket
+    """To process 1, for `claim`, and then for the guest's `jail.join`."""
+
+    def claim(self, scratch: str) -> None:
+        """Says which scratch folder is to be seen there.
+
+        Raises:
+            OSError: process 1 is gone.
+        """
+        try:
+            Channel(self.line).send({"scratch": scratch})
+        except ProtocolError as error:
+            raise OSError(f"its process 1 is gone: {error}") from error
 
     def close(self) -> None:
         """Lets go of the descriptors."""
         os.close(self.process)
         os.close(self.user)
+        self.line.close()
 
 
 class Jailer:
@@ -56,22 +71,26 @@ class Jailer:
             _serve(theirs)
         theirs.close()
 
-    def found(self, paths: Sequence[str], scratch: str, line: int) -> Founded:
+    def found(self, paths: Sequence[str], root: str) -> Founded:
         """Returns namespaces whose view is being built.
 
         Raises:
             OSError: the kernel refuses, or it takes too long.
         """
+        line, theirs = socket.socketpair()
         try:
-            self._channel.send({"paths": paths, "scratch": scratch}, [line])
+            with theirs:
+                self._channel.send({"paths": paths, "root": root}, [theirs.fileno()])
             message, fds = self._channel.receive(jail.BUILD_S)
         except (ProtocolError, TimeoutError) as error:
             self.end()  # a late answer would be taken for that to the next question
+            line.close()
             raise OSError(f"what founds jails does not answer: {error}") from error
         if "refused" in message:
-            close_all(fds)
+            line.close()
             raise OSError(message["refused"])
-        return Founded(message["first"], message["by_root"], *fds)
+        process, user = fds
+        return Founded(message["first"], message["by_root"], process, user, line)
 
     def end(self) -> None:
         """Ends it."""
@@ -131,20 +150,37 @@ def _between(channel: Channel, message: Message, line: int, go: int) -> None:
 def _be_first(message: Message, line: int, go: int) -> None:
     """Builds the view, gives up all that may be given up, and only then lets the guest in. Never returns."""
     try:
-        tell = Channel(socket.socket(fileno=line))
+        channel = Channel(socket.socket(fileno=line))
         try:
-            jail.enter(message["paths"], message["scratch"])
-            if not os.read(go, 1):
-                return
-            limits.die_with_parent()  # before, that would have been whoever forked us
+            scratch = _settle(channel, message, go)
             namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in jail.ENTERED]
-            jail.confine(message["scratch"])
+            jail.confine(scratch)
             jail.withdraw()
+        except PeerClosed:
+            return
         except BaseException as error:  # noqa: BLE001
-            tell.send({"refused": f"{type(error).__name__}: {error}"})
+            channel.send({"refused": f"{type(error).__name__}: {error}"})
             signal.pause()  # until the zygote kills us: without process 1 its fork would fail, and nobody learn why
-        tell.send({}, namespaces)
+            return
+        channel.send({}, namespaces)
         os.closerange(0, _DESCRIPTORS)
         jail.wait_for_all()
     finally:
         os._exit(1)
+
+
+def _settle(channel: Channel, message: Message, go: int) -> str:
+    """Builds the view and moves there. Returns the scratch folder in it, for which it may wait long."""
+    scratch = ""
+
+    def scratch_of() -> str:
+        nonlocal scratch
+        if not os.read(go, 1):
+            raise PeerClosed("the jailer is gone")
+        limits.die_with_parent()  # before, that would have been whoever forked us
+        scratch = str(channel.receive()[0]["scratch"])
+        return scratch
+
+    jail.enter(message["paths"], message["root"], scratch_of)
+    limits.die_with_parent()  # the change of ids had the kernel forget it
+    return scratch

@@ -45,6 +45,7 @@ def main() -> None:
     nursery = Nursery(arguments.jail)  # before torch is there: it forks a process that shall stay small
     _warm_up(arguments.device, arguments.arch)
     nursery.prepare()
+    nursery.look_ahead()
     Zygote(channel, arguments.device, arguments.arch, nursery).run()
     os._exit(0)  # the interpreter's own end takes 0.7 s with torch in it, and whoever hung up waits for it
 
@@ -114,7 +115,8 @@ class Zygote:
         for pid, status in ended():
             born = self._born.pop(pid, None)
             if born is None:
-                continue  # an orphan of a guest
+                self._nursery.lost(pid)  # or an orphan of a guest
+                continue
             if pid == born.guest:
                 self._statuses[pid] = status
                 born.kill()  # what it left behind in its group, and in its namespace
@@ -140,6 +142,7 @@ class Zygote:
             os.close(log)
         self._born[born.guest] = self._born[born.awaited] = born
         self._channel.send({"forked": born.guest, "awaited": born.awaited})
+        self._nursery.look_ahead()
 
 
 def _become_guest(message: Message, guest_socket: int, log: int, device: str, arch: str | None) -> None:
