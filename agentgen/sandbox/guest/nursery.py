@@ -19,6 +19,9 @@ from agentgen.sandbox.wire import Channel
 
 NONE = "none: plain processes"
 
+Adopted = Callable[[], bool]
+"""Waits until a guest's parent is the zygote, with which it is to die; False: the zygote is gone."""
+
 
 @dataclass(frozen=True)
 class Born:
@@ -127,7 +130,7 @@ class Nursery:
         with leads, tell, contextlib.closing(founded):
             try:
                 founded.claim(scratch)
-                guest = self._fork(founded, lambda: _lead(founded, tell, scratch, become_guest))
+                guest = self._fork(founded, lambda adopted: _lead(founded, tell, scratch, adopted, become_guest))
                 tell.close()
                 said = jail.told(leads.fileno())
                 if not said.startswith(_LEADS):
@@ -140,15 +143,15 @@ class Nursery:
         self.jail = "namespaces, no capabilities, seccomp, " + (said.removeprefix(_LEADS) or "Landlock")
         return Born(guest, founded.first)
 
-    def _fork(self, founded: Founded, become_guest: Callable[[], None]) -> int:
+    def _fork(self, founded: Founded, lead: Callable[[Adopted], None]) -> int:
         """Forks a child of this process that is in a process namespace of its own."""
         if self._way_back is None or not founded.by_root:
-            return _by_a_middle(founded, become_guest)
+            return _by_a_middle(founded, lead)
         try:
             jail.be_born_into(founded.process)
             guest = os.fork()
             if guest == 0:
-                become_guest()
+                lead(lambda: True)
         finally:
             jail.be_born_into(self._way_back)
         return guest
@@ -174,14 +177,15 @@ def _inspect(folder: str) -> None:
     os._exit(0)
 
 
-def _by_a_middle(founded: Founded, become_guest: Callable[[], None]) -> int:
+def _by_a_middle(founded: Founded, lead: Callable[[Adopted], None]) -> int:
     """Forks the guest from a child that enters the namespaces for good: who is not root where its own process namespace
     was made could not come back. A fork more, of 15 ms."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         middle = os.fork()
         if middle == 0:
-            _go_between(founded, theirs, become_guest)
+            ours.close()  # else the guest would not see the zygote end
+            _go_between(founded, theirs, lead)
         theirs.close()
         said = jail.told_once(ours)
         os.waitpid(middle, 0)  # from now on the guest is our child: this process adopts orphans
@@ -191,14 +195,12 @@ def _by_a_middle(founded: Founded, become_guest: Callable[[], None]) -> int:
         return int(said)
 
 
-def _go_between(founded: Founded, line: socket.socket, become_guest: Callable[[], None]) -> None:
+def _go_between(founded: Founded, line: socket.socket, lead: Callable[[Adopted], None]) -> None:
     try:
         jail.be_born_into(founded.process, None if founded.by_root else founded.user)
         guest = os.fork()
         if guest == 0:
-            if line.recv(1):
-                become_guest()
-            os._exit(1)
+            lead(lambda: bool(line.recv(1)))
         line.send(str(guest).encode())
     except BaseException as error:  # noqa: BLE001
         line.send(f"{type(error).__name__}: {error}".encode())
@@ -206,12 +208,16 @@ def _go_between(founded: Founded, line: socket.socket, become_guest: Callable[[]
         os._exit(0)
 
 
-def _lead(founded: Founded, tell: socket.socket, scratch: str, become_guest: Callable[[], None]) -> None:
+def _lead(
+    founded: Founded, tell: socket.socket, scratch: str, adopted: Adopted, become_guest: Callable[[], None]
+) -> None:
     """Takes this process, which is to be the guest, into its jail. Never returns."""
     try:
         os.setsid()
         jail.join(Channel(founded.line), by_root=founded.by_root)
         missing = jail.confine(scratch)
+        if not adopted():
+            os._exit(1)
         tell.send(f"{_LEADS}{missing and f'no {missing}'}".encode())
     except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
         tell.send(f"{type(error).__name__}: {error}".encode())
