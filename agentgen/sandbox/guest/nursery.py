@@ -136,9 +136,10 @@ class Nursery:
                 if not said.startswith(_LEADS):
                     raise OSError(said or "it ended before it could say why")
             except OSError:
+                # Process 1 ends when we have waited for the guest, which we may not know: whoever waits for any child
+                # of ours waits for both.
                 for pid in (guest, founded.first) if guest else (founded.first,):
                     os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
                 raise
         self.jail = "namespaces, no capabilities, seccomp, " + (said.removeprefix(_LEADS) or "Landlock")
         return Born(guest, founded.first)
@@ -191,7 +192,8 @@ def _by_a_middle(founded: Founded, lead: Callable[[Adopted], None]) -> int:
         os.waitpid(middle, 0)  # from now on the guest is our child: this process adopts orphans
         if not said.isdigit():
             raise OSError(said or "it ended before it could say why")
-        ours.send(b"!")
+        with contextlib.suppress(BrokenPipeError):  # it could not enter, and says so elsewhere
+            ours.send(b"!")
         return int(said)
 
 

@@ -94,6 +94,7 @@ class Zygote:
     def run(self) -> None:
         """Serves until the judge hangs up."""
         try:
+            self._reap()  # what a jail that was refused has left
             self._channel.send({"ready": True, "jail": self._nursery.jail})
             while True:
                 readable, _, _ = select.select([self._channel, self._woken], [], [])
