@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_processes import WALLED, descendants, eventually, gone, opened, parent_of
+from sandbox_processes import WALLED, eventually, family_of, firsts, gone, opened
 
 from agentgen.records.run import Isolation
 from agentgen.sandbox.forked import ProcessGuest
@@ -87,8 +88,8 @@ def seen(guest: ProcessGuest, expression: str) -> Any:
 
 
 def test_it_holds_no_descriptor_but_its_own(guest: ProcessGuest) -> None:
-    assert seen(guest, "sorted(opened())[:3]") == ["0 /dev/null", "1 pipe", "2 pipe"]
-    assert [entry.split()[1] for entry in seen(guest, "sorted(opened())[3:]")] == ["socket"]
+    assert seen(guest, "list(opened())[:3]") == ["0 /dev/null", "1 pipe", "2 pipe"]
+    assert [entry.split()[1] for entry in seen(guest, "list(opened())[3:]")] == ["socket"]
     assert seen(guest, "open('/dev/stderr', 'w').write('words') and os.path.ismount('/tmp')") is True
     assert eventually(lambda: "words" in guest.log)
 
@@ -101,9 +102,23 @@ def test_its_process_1_cannot_be_harmed(guest: ProcessGuest) -> None:
 def test_a_child_in_its_own_session_dies_with_a_guest_whatever_it_does(sandbox: ProcessSandbox) -> None:
     guest = sandbox.start()
     seen(guest, "os.fork() or (os.setsid(), [__import__('time').sleep(60) for _ in range(9)])")
-    child = next(iter(descendants(parent_of(guest.pid)) - {guest.pid}))
+    (child,) = family_of(guest)
     guest.kill()
     assert gone([child])
+
+
+def test_a_jail_that_was_founded_ahead_and_is_lost_is_founded_anew(sandbox: ProcessSandbox, kind: Isolation) -> None:
+    if kind is not Isolation.JAIL:
+        pytest.skip("nothing is founded ahead")
+    sandbox.start().kill()
+    zygote = sandbox._zygote.pid  # pyright: ignore[reportPrivateUsage]
+    assert eventually(lambda: len(firsts(zygote)) == 1)
+    (ahead,) = firsts(zygote)
+    os.kill(ahead, signal.SIGKILL)
+    assert gone([ahead])
+    guest = sandbox.start()
+    assert seen(guest, "os.getpid()") == 2
+    guest.kill()
 
 
 def test_what_it_is_made_of_is_told(sandbox: ProcessSandbox, kind: Isolation) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workers_judges import HANGS, TORCH_S_OWN, gone, judge_of, problem, processes, scratch
+from workers_judges import HANGS, TORCH_S_OWN, gone, judge_of, problem, processes, scratch, zygotes
 
 from agentgen.errors import SandboxUnavailable
 from agentgen.records.candidate import Candidate, Language
@@ -74,7 +74,7 @@ def orchestrator(temporary: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_killed_zygote_is_the_machine_s_fault(judge: LocalJudge, temporary: Path) -> None:
     judge.target()
-    (zygote,) = [pid for pid, module in processes(temporary).items() if module.endswith("zygote")]
+    (zygote,) = zygotes(temporary)
 
     def kill(stage: str) -> None:
         if stage == "build":

@@ -56,6 +56,13 @@ def processes(temporary: Path) -> dict[int, str]:
     return found
 
 
+def zygotes(temporary: Path) -> list[int]:
+    """Returns those processes that run a zygote's program and that no other such process has forked."""
+    running = [pid for pid, module in processes(temporary).items() if module.endswith("zygote")]
+    parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in running}
+    return [pid for pid in running if parents[pid] not in running]
+
+
 def gone(temporary: Path) -> bool:
     """Whether no process of ours is left within ten seconds."""
     deadline = time.monotonic() + 10
