@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -56,11 +57,10 @@ def processes(temporary: Path) -> dict[int, str]:
     return found
 
 
-def zygotes(temporary: Path) -> list[int]:
-    """Returns those processes that run a zygote's program and that no other such process has forked."""
-    running = [pid for pid, module in processes(temporary).items() if module.endswith("zygote")]
-    parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in running}
-    return [pid for pid in running if parents[pid] not in running]
+def leaders(temporary: Path) -> list[int]:
+    """Returns zygotes and guests, each of which leads a session: not what founds jails for a zygote, nor those."""
+    running = processes(temporary)
+    return [pid for pid, module in running.items() if module.endswith("zygote") and os.getsid(pid) == pid]
 
 
 def gone(temporary: Path) -> bool:

@@ -68,7 +68,8 @@ class Jailer:
     def __init__(self) -> None:
         """Forks it; the caller adopts orphans (`limits.adopt_orphans`), for it is to be process 1's parent."""
         self._channel, theirs = pair()
-        self.pid = os.fork()
+        self.pid: int | None = os.fork()
+        """None when it has ended."""
         if self.pid == 0:
             _serve(theirs)
         theirs.close()
@@ -97,9 +98,10 @@ class Jailer:
 
     def end(self) -> None:
         """Ends it."""
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        pid, self.pid = self.pid, None
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def _serve(ours: socket.socket) -> None:

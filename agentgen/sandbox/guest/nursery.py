@@ -93,7 +93,8 @@ class Nursery:
     @property
     def staff(self) -> set[int]:
         """Our children that are no guests."""
-        return {one.pid for one in (self._jailer,) if one} | {one.first for one in (self._ahead,) if one}
+        jailer = self._jailer and self._jailer.pid
+        return {pid for pid in (jailer, self._ahead and self._ahead.first) if pid}
 
     def look_ahead(self, group: Iterable[Path]) -> None:
         """Founds the jail of the next guest, which is to be in that control group, while nobody waits."""
@@ -106,6 +107,8 @@ class Nursery:
         if self._ahead and self._ahead.first == pid:
             self._ahead.close()
             self._ahead = None
+        if self._jailer and self._jailer.pid == pid:
+            self._jailer.pid = None  # who bears the next one will be told
 
     def bear(self, scratch: str, become_guest: Callable[[], None], group: Iterable[Path]) -> Born:
         """Forks a guest, which leads its process group when this returns: one that does not exist yet cannot be stopped
