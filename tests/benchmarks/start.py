@@ -1,7 +1,7 @@
 """How long does a guest take from `start` to its first answer, as a plain process and in a jail?
 
     python tests/benchmarks/start.py --starts 40     (from the repository, on a machine with nothing else to do)
-    setpriv --reuid=12345 --regid=12345 --clear-groups python tests/benchmarks/start.py     (as an ordinary user)
+    setpriv --reuid=12345 --regid=12345 --clear-groups python tests/benchmarks/start.py     (as a user who may run it)
 
 Between two guests lies a pause, in which the zygote gets the next one's control group and jail ready; `--pause 0` has
 them follow each other at once, which no judge does. The figures are in docs/decisions/014-the-jail.md.
