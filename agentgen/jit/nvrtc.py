@@ -58,7 +58,7 @@ def cuda(source: str, options: Sequence[str] = (), arch: str | None = None) -> K
             CUDA and, where found, CCCL (`cuda/std/...`) can be included; int64_t and its like, INFINITY, NAN, FLT_MAX
             are there without an include.
         options: NVRTC's (`--use_fast_math`, `-DN=3`, `--maxrregcount=64`); nvcc's that mean nothing to it are dropped.
-        arch: Such as "sm_90a"; by default the current device's own, or sm_90a without a device.
+        arch: Such as "sm_90a"; by default the current device's own, without a device AGENTGEN_CUDA_ARCH's, or sm_90a.
 
     Raises:
         CompileError: The compiler refused the source or an option.
@@ -89,11 +89,15 @@ def _arguments(options: Sequence[str], arch: str | None) -> list[str]:
     kept = [o for o in given if not re.match(r"-O\d|--expt-|--extended-lambda|-Xcompiler|-m64", o)]
     own_arch = [option for option in kept if re.match(r"--?(gpu-architecture|arch)\b", option)]
     if arch is None and not own_arch:
-        major, minor = torch.cuda.get_device_capability() if torch.cuda.is_available() else (9, 0)
-        arch = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+        arch = _own_arch() if torch.cuda.is_available() else os.environ.get("AGENTGEN_CUDA_ARCH", "sm_90a")
     if arch is not None:
         kept = [o for o in kept if o not in own_arch] + [f"--gpu-architecture={arch if '_' in arch else 'sm_' + arch}"]
     return kept if any(re.match(r"--?std\b", option) for option in kept) else [*kept, "-std=c++17"]
+
+
+def _own_arch() -> str:
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
 def _find_nvrtc() -> str:

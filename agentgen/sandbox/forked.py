@@ -94,6 +94,11 @@ class ProcessGuest:
         """Where its processor time went, if the kernel lets us see that."""
         return self._perf.take() if self._perf else None
 
+    def forget_samples(self) -> None:
+        """Drops what `samples` would return now."""
+        if self._perf:
+            self._perf.forget()
+
     def kill(self) -> None:
         """SIGKILL to the group; waits until the kernel has given everything back."""
         if self._killed:

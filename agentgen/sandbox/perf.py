@@ -69,6 +69,11 @@ class Perf:
             )
         return Counter()
 
+    def forget(self) -> None:
+        """Drops the samples since the last call: whose they are takes 2 ms to find out."""
+        for _, ring in self._rings:
+            ring[_TAIL : _TAIL + 8] = ring[_HEAD : _HEAD + 8]
+
     def close(self) -> None:
         """Ends it."""
         for descriptor, ring in self._rings:

@@ -9,6 +9,7 @@ needs and its scratch folder, no other processes, nobody's rights. Without one a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -32,6 +33,8 @@ ZYGOTE_START_S = 120.0
 FORK_S = 20.0
 ROOM_BYTES = 64 << 20
 """What must be free where guests work: on a full disk nothing builds, and each candidate would be blamed for it."""
+CACHE = "agentgen"
+"""Of `agentgen.jit`, in a scratch folder."""
 
 BOTH_SIDES = {
     # Threads that spin after a parallel region would slow the other side's window.
@@ -74,7 +77,7 @@ class ProcessSandbox:
 
         Args:
             device: `cpu` or `cuda:N`.
-            arch: The device's architecture for compilers, e.g. `sm_90a`; None on a CPU.
+            arch: The GPU's architecture for compilers, e.g. `sm_90a`; None on a CPU, but where it builds for a GPU.
             interpret: Triton kernels run in Triton's interpreter (its decorators read this when they are imported).
             preload: A shared library to load first: the guarding allocator (`sandbox.guard`).
             isolation: What guests are to be kept in: jails, if the kernel allows it, a container, or nothing.
@@ -96,6 +99,8 @@ class ProcessSandbox:
         if isolation is not Isolation.NONE:
             command += ["--jail", str(self._scratch_folder("trial"))]
         variables = environment(self._folder, interpret=interpret, preload=preload)
+        if device == "cpu":
+            variables |= {"CUDA_VISIBLE_DEVICES": "", **({"AGENTGEN_CUDA_ARCH": arch} if arch else {})}
         self._zygote: Zygote
         if isolation is Isolation.DOCKER:
             # Here, because importing Docker's client takes 0.2 s, which nobody else is to wait for.
@@ -132,11 +137,11 @@ class ProcessSandbox:
         self.wait_until_warm()
         return self._jail or ""
 
-    def start(self, candidate: str = "") -> ProcessGuest:
+    def start(self, candidate: str = "", built: Path | None = None) -> ProcessGuest:
         """Forks a guest from the zygote, and waits until it serves: what fails before is no candidate's fault."""
         self.wait_until_warm()
         try:
-            guest = self._forked(candidate)
+            guest = self._forked(candidate, built)
         except OSError as error:
             raise SandboxUnavailable(f"no guest can be started: {error}; see `agentgen doctor`") from error
         try:
@@ -148,8 +153,11 @@ class ProcessSandbox:
             raise SandboxUnavailable(f"a guest failed: {words}; see `agentgen doctor`") from error
         return guest
 
-    def _forked(self, candidate: str) -> ProcessGuest:
+    def _forked(self, candidate: str, built: Path | None) -> ProcessGuest:
         scratch = self._scratch_folder(f"guest-{candidate}")
+        if built:
+            with contextlib.suppress(OSError):  # a guest with the same candidate has one already
+                os.rename(built, scratch / CACHE)
         ours, theirs = pair(ANSWER_BYTES)
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
         self._users[scratch] += 1

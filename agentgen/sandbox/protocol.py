@@ -62,6 +62,10 @@ class Guest(Protocol):
         of the kernel. None where it gives none."""
         ...
 
+    def forget_samples(self) -> None:
+        """Drops what `samples` would return now."""
+        ...
+
     def kill(self) -> None:
         """Ends the whole process group and waits until it is gone."""
         ...
@@ -99,12 +103,13 @@ class Sandbox(Protocol):
         """What guests are kept in, in words; begins with "none" where it is nothing."""
         ...
 
-    def start(self, candidate: str = "") -> Guest:
+    def start(self, candidate: str = "", built: Path | None = None) -> Guest:
         """Starts a guest.
 
         Args:
             candidate: Guests with the same one that live at the same time share a scratch folder, and so the caches
                 of their compilers: what the first has built the others find.
+            built: A cache of its compilers from elsewhere, which is moved here.
 
         Raises:
             SandboxUnavailable: none can be started; no candidate's fault.

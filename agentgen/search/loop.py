@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import Protocol
 
 from agentgen.errors import DeviceNotFound, StoreUnavailable
@@ -50,12 +51,15 @@ class Judge(Protocol):
         """
         ...
 
-    def evaluate(self, candidate: Candidate, on_stage: Callable[[str], None]) -> Trial:
+    def evaluate(
+        self, candidate: Candidate, on_stage: Callable[[str], None], *, then: Candidate | None = None
+    ) -> Trial:
         """Returns what was found. A failing candidate is a trial, never an exception.
 
         Args:
             candidate: what to evaluate.
             on_stage: told the name of each stage as it begins.
+            then: what will be evaluated next, if that is known; it may be built meanwhile.
 
         Raises:
             MachineFailure: as for `target`.
@@ -119,8 +123,9 @@ def evaluate_pending(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[ev
         pending = [row for row in ledger.candidates(run.id) if row.candidate.id not in known]
         for row in pending:
             watch(events.CandidateWritten(row.round, row.candidate))
-        for row in pending:
-            ledger.add_trial(run.id, trial := _evaluated(judge, row.candidate, watch))
+        for row, then in zip_longest(pending, pending[1:]):
+            trial = _evaluated(judge, row.candidate, then and then.candidate, watch)
+            ledger.add_trial(run.id, trial)
             watch(events.TrialDone(row.round, trial))
     except BaseException:
         watch(events.RunEnded(RunStatus.STOPPED))
@@ -129,8 +134,10 @@ def evaluate_pending(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[ev
     return len(pending)
 
 
-def _evaluated(judge: Judge, candidate: Candidate, watch: Callable[[events.Event], None]) -> Trial:
-    return judge.evaluate(candidate, lambda stage: watch(events.StageStarted(candidate.id, stage)))
+def _evaluated(
+    judge: Judge, candidate: Candidate, then: Candidate | None, watch: Callable[[events.Event], None]
+) -> Trial:
+    return judge.evaluate(candidate, lambda stage: watch(events.StageStarted(candidate.id, stage)), then=then)
 
 
 class _Search:
@@ -253,8 +260,11 @@ class _Search:
         """Evaluates what has no trial yet, and returns the candidates that failed."""
         known = {trial.candidate: trial for trial in self._ledger.trials(self._run.id)}
         failed: list[Node] = []
+        left = [candidate for candidate in candidates if candidate.id not in known]
         for candidate in candidates:
-            trial = known.get(candidate.id) or self._judged(candidate)
+            if candidate in left:
+                left.remove(candidate)
+            trial = known.get(candidate.id) or self._judged(candidate, left[0] if left else None)
             if trial is None:
                 self._evaluations_waiting += 1
                 continue
@@ -263,12 +273,12 @@ class _Search:
                 failed.append(Node(number, candidate, trial))
         return failed
 
-    def _judged(self, candidate: Candidate) -> Trial | None:
+    def _judged(self, candidate: Candidate, then: Candidate | None) -> Trial | None:
         """Returns the trial of a candidate, stored; None when its device is not here."""
         if self._device_away:
             return None
         try:
-            trial = _evaluated(self._judge, candidate, self._watch)
+            trial = _evaluated(self._judge, candidate, then, self._watch)
         except DeviceNotFound:
             self._device_away = True
             return None

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
+from agentgen.errors import DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.trial import BuildReport, Check, Clock, Depth, Neighbour, Outcome, Speedup, Stage, Timing, Trial
 from agentgen.verify.checks.certify import certify, second_measurement
@@ -27,7 +28,13 @@ OnStage = Callable[[Stage], None]
 
 
 def evaluate(
-    judge: Judge, candidate: Candidate, on_stage: OnStage, *, timing: bool, depth: Depth = Depth.JUDGE
+    judge: Judge,
+    candidate: Candidate,
+    on_stage: OnStage,
+    *,
+    timing: bool,
+    depth: Depth = Depth.JUDGE,
+    then: Candidate | None = None,
 ) -> Trial:
     """Returns the trial of one candidate. Only a failing machine raises.
 
@@ -37,8 +44,9 @@ def evaluate(
         on_stage: Told the name of each stage as it begins.
         timing: Whether to time what passed.
         depth: How far to go.
+        then: The candidate that comes next, if that is known: it may be built meanwhile.
     """
-    evaluation = Evaluation(judge, candidate, on_stage, depth)
+    evaluation = Evaluation(judge, candidate, on_stage, depth, then)
     outcome, reasons = Outcome.PASSED, ()
     try:
         evaluation.run(timing=timing)
@@ -54,11 +62,14 @@ def evaluate(
 class Evaluation:
     """One candidate's way through the stages, and what was seen on it."""
 
-    def __init__(self, judge: Judge, candidate: Candidate, on_stage: OnStage, depth: Depth) -> None:
+    def __init__(
+        self, judge: Judge, candidate: Candidate, on_stage: OnStage, depth: Depth, then: Candidate | None
+    ) -> None:
         self._judge = judge
         self._candidate = candidate
         self._on_stage = on_stage
         self._depth = depth
+        self._then = then
         self._findings = Findings()
         self._races: list[Race] = []
         self._sessions: list[Session] = []
@@ -80,7 +91,7 @@ class Evaluation:
         if language is Language.CUDA and judge.device == "cpu":
             raise Rejected(Outcome.NOT_RUN, _compiled_only(session.builds))
         with self._stage("check"):
-            judge.check(session, self._candidate, self._findings)
+            judge.check(session, self._candidate, self._findings, timing=timing)
         with self._stage("state"):
             judge.probe(session, self._candidate, self._findings)
         if language is Language.TRITON and judge.device == "cpu":
@@ -100,7 +111,9 @@ class Evaluation:
             timed_us = first.median_us + (first.copy_us if wall else 0.0)
             instruments_agree(self._findings, self._seen.call_us, timed_us, wall=wall)
         with self._stage("general"):
-            self._neighbours = judge.neighbours(session, self._findings, timing=timing)
+            # How special a kernel is that is behind torch is nobody's question: there it need only be right.
+            ahead = timing and not self._races[0].lost
+            self._neighbours = judge.neighbours(session, self._findings, timing=ahead)
         if self._depth is Depth.CERTIFY:
             self._certify(session, timing=timing)
 
@@ -111,7 +124,7 @@ class Evaluation:
             DeviceLost: it has none without the candidate either.
         """
         self.close()
-        self._judge.require_room(error)
+        _require_room(self._judge, error)
         return self.trial(
             Outcome.OUT_OF_MEMORY,
             ("the judge's own work found no memory beside this candidate, and finds it without: it takes too much",),
@@ -185,6 +198,8 @@ class Evaluation:
             self._sessions.append(session)
         with self._stage("build"):
             session.load(self._candidate, self._judge.arithmetic)
+        if self._then:
+            self._judge.build_ahead(self._then)
         return session
 
     def _open_session(self) -> Session:
@@ -208,3 +223,12 @@ def _compiled_only(builds: tuple[BuildReport, ...]) -> str:
         return "no GPU here to run it; nothing was compiled while its module was loaded"
     kernels = ", ".join(f"{b.kernel} ({b.registers} registers, {b.spill_bytes} B spilled)" for b in builds)
     return f"compiled, not run: no GPU here. {kernels}"
+
+
+def _require_room(judge: Judge, error: torch.OutOfMemoryError) -> None:
+    """Does at `main` what a check does, with no guest beside it."""
+    try:
+        torch.cuda.empty_cache()
+        judge.main.rehearse()
+    except torch.OutOfMemoryError as again:
+        raise DeviceLost(f"{judge.device} has no memory left, and no candidate that holds it: {again}") from error

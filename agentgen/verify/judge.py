@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
-
-from agentgen.errors import DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
@@ -18,6 +15,7 @@ from agentgen.sandbox.protocol import Sandbox
 from agentgen.verify import ceilings, instrumented, roofline
 from agentgen.verify import machine as machines
 from agentgen.verify.baselines import Call, baselines
+from agentgen.verify.builder import Builder
 from agentgen.verify.checks import neighbours, state, tripwires
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.checks.values import check_workload
@@ -29,10 +27,13 @@ from agentgen.verify.instrumented import Instrumented
 from agentgen.verify.repeats import Repeats
 from agentgen.verify.rig import Rig, build_rigs
 from agentgen.verify.session import Session
-from agentgen.verify.timing import Race, Stopwatch, race
+from agentgen.verify.timing import STRANGE, Race, Stopwatch, race
 
 LOOK_EVERY = 4
-"""Of so many timed windows of a CPU, one is looked at: an oracle takes as long as the window."""
+"""Of so many timed windows of a CPU, one is looked at: an oracle takes as long as the window. At a neighbour, on any
+device, one of all: it was checked a moment ago, and its time is no claim."""
+MOSTLY_CALLS_S = 10e-3
+"""Of a CPU's window of two calls that is shorter, a part worth knowing may be the command itself."""
 INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.OUTLIERS, Family.INTEGERS)
 """Triton's interpreter takes 0.1 s for what a GPU does in microseconds: four families on the small workloads."""
 
@@ -64,6 +65,7 @@ class Judge:
         self.kept_in = isolation
         self._sandbox: Sandbox = ahead or ProcessSandbox(device, self._arch, isolation=isolation)
         self._interpreter: Sandbox | None = None
+        self._builder = Builder(self._arch, isolation) if self._arch else None
         self._near: tuple[list[neighbours.Near], list[str]] | None = None
         cache = self.machine.last_level_cache_bytes
         self._rigs = build_rigs(problem, device, cache)
@@ -110,12 +112,18 @@ class Judge:
         """Returns a stopwatch for a rig, by the judge's own gate on a GPU."""
         return Stopwatch(rig, self._gate, near=near)
 
+    def build_ahead(self, candidate: Candidate) -> None:
+        """Has the next candidate built while this one is judged, where that disturbs nobody."""
+        if self._builder:
+            self._builder.begin(candidate, self.arithmetic)
+
     def start_guest(self, candidate: Candidate) -> Session:
         """Starts a fresh guest, in Triton's interpreter where a Triton candidate meets a CPU."""
         if self.interprets(candidate):
             self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True, isolation=self.kept_in)
             return Session(self._interpreter.start(candidate.id), None)
-        return Session(self._sandbox.start(candidate.id), Page() if self._gate else None)
+        built = self._builder.take(candidate) if self._builder else None
+        return Session(self._sandbox.start(candidate.id, built), Page() if self._gate else None)
 
     def interprets(self, candidate: Candidate) -> bool:
         """Whether Triton's interpreter stands for the GPU that is not here."""
@@ -128,15 +136,18 @@ class Judge:
 
     def close(self) -> None:
         """Ends all guests and gives the memory back."""
-        for sandbox in (self._sandbox, self._interpreter):
-            if sandbox:
-                sandbox.close()
+        for one in (self._sandbox, self._interpreter, self._builder):
+            if one:
+                one.close()
 
-    def check(self, session: Session, candidate: Candidate, findings: Findings) -> None:
-        """Checks every workload, small ones first: they find most mistakes in a fraction of the time."""
+    def check(self, session: Session, candidate: Candidate, findings: Findings, *, timing: bool) -> None:
+        """Checks every workload, small ones first: they find most mistakes in a fraction of the time. The families that
+        timed windows of `main` look at are left to them there, if they were right at the small workloads."""
         families = INTERPRETED if self.interprets(candidate) else tuple(Family)
         for rig in self.rigs_of(candidate):
-            check_workload(session, rig, self.gates(candidate), families, findings)
+            later = STRANGE if timing and rig is self.main and rig is not self.smallest else ()
+            now = [family for family in families if family not in later]
+            check_workload(session, rig, self.gates(candidate), now, findings)
 
     def rigs_of(self, candidate: Candidate) -> list[Rig]:
         """Returns the workloads to check at, small ones first. `main` is too slow for the interpreter, unless nothing
@@ -211,28 +222,31 @@ class Judge:
         rig.draw_inputs(Family.NORMAL)
         rig.poison_outputs()
         session.run(rig, 2)
-        every = 1 if self._gate else LOOK_EVERY
+        main, gated = rig is self.main, self._gate is not None
+        every = watch.schedule.pairs if not main else 1 if gated else LOOK_EVERY
         calls, call_us = 2, 0.0
-        for _ in range(2):  # of a CPU's window of two calls most may be the command itself
-            looking = Audit(rig, self.arithmetic, calls, every, findings)
-            if self._gate and calls <= rig.sets:
+        for _ in range(2):
+            looking = Audit(rig, self.arithmetic, calls, every, findings, wholly=main)
+            if main and gated and calls <= rig.sets:
                 # Every output is written once: what a stream does that nobody waits for is missing, and no later call
                 # of the window has made it good.
                 looking.strange = (Family.NORMAL,) * calls
             first = session.timed(rig, calls, looking)
-            if self._gate:
+            if main and gated:
                 looking.judge()
             call_us = 1e6 * first.seconds / calls
             calls = watch.schedule.calls(call_us)
-        audit = Audit(rig, self.arithmetic, calls, every, findings)
-        result = race(watch, session, raced, quiet_us, call_us, audit, strange=rig is self.main)
+            if not gated and first.seconds > MOSTLY_CALLS_S:
+                break
+        audit = Audit(rig, self.arithmetic, calls, every, findings, wholly=main)
+        result = race(watch, session, raced, quiet_us, call_us, audit, strange=main)
         gross = [1e6 * window.seconds for window in result.windows]
         guest_us = [1e6 * (window.claim.seconds or 0.0) for window in result.windows]
-        tripwires.clocks_agree(findings, guest_us, gross, 0.0 if self._gate else tripwires.COMMAND_US)
+        tripwires.clocks_agree(findings, guest_us, gross, 0.0 if gated else tripwires.COMMAND_US)
         tripwires.ends_with_window(findings, [w.tail_s for w in result.windows], [w.seconds for w in result.windows])
         tripwires.above_floor(findings, result.median_us, self._floor_us(rig), min(quiet_us.values()))
         # A GPU's instruments see one round, and their time must agree; at a neighbour speed is no claim.
-        if rig is self.main and not self._gate and calls > rig.sets:
+        if main and not gated and calls > rig.sets:
             self._repeats.race(session, result, findings)
         return result
 
@@ -264,18 +278,6 @@ class Judge:
             self.machine.last_level_cache_bytes,
             ceilings.bandwidth_limit(self.machine, self._ceilings),
         )
-
-    def require_room(self, error: torch.OutOfMemoryError) -> None:
-        """Does at `main` what a check does, with no guest beside it.
-
-        Raises:
-            DeviceLost: there is not the memory for it.
-        """
-        try:
-            torch.cuda.empty_cache()
-            self.main.rehearse()
-        except torch.OutOfMemoryError as again:
-            raise DeviceLost(f"{self.device} has no memory left, and no candidate that holds it: {again}") from error
 
     def score(self, timing: Timing) -> float:
         """Returns the roofline fraction: bound over measured."""

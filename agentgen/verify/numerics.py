@@ -124,17 +124,22 @@ class Pool:
 
     def _add_narrowly(self, out: torch.Tensor, oracle: torch.Tensor, by_torch: torch.Tensor) -> None:
         self._elements += oracle.numel()
-        squares, size = oracle.square(), (out.double() - oracle).abs()
+        squares, size, by_torch = oracle.square(), (out.double() - oracle).abs(), (by_torch.double() - oracle).abs()
         scale = squares.mean(dim=-1, keepdim=True).sqrt() + oracle.abs()
-        sums = [x.sum() for x in (squares, size.square(), (by_torch.double() - oracle).square())]
+        sums = [x.sum() for x in (squares, size.square(), by_torch.square())]
         # What is not finite stays so in the sums.
         worst = torch.where(size == 0, 0.0, size / scale).max()
         norm, error, torch_error, worst = torch.stack([*sums, worst]).tolist()  # waits for a GPU once
         self._norm += norm
         self._error += error
         self._torch_error += torch_error
+        own = worst
+        if not self.must_be_exact and not worst <= ELEMENT_FACTOR * FLOOR[self.arithmetic]:  # where sums cancel
+            slack = TORCH_FACTOR * by_torch.max()
+            own = torch.where(size <= slack, 0.0, (size - slack) / scale).max().item()
         for arithmetic in self._classes:
-            self._worst[arithmetic] = max(self._worst[arithmetic], math.inf if math.isnan(worst) else worst)
+            found = worst if _tighter(arithmetic, self.arithmetic) else own
+            self._worst[arithmetic] = max(self._worst[arithmetic], math.inf if math.isnan(found) else found)
 
     def _add_rows(
         self,

@@ -110,6 +110,8 @@ class Rig:
         self.outputs = [[self.region.tensors[i] for i in row] for row in self.output_rows]
         self.free = True
         """Whether inputs have no structure: then their values may be changed one by one."""
+        self.selects = False
+        """Whether outputs are chosen from the inputs, and must be exact: known once normal values were checked."""
         # Names and initial values as constructed: the distribution that secret weights keep.
         self._initial = {name: tensor.detach().clone() for name, tensor in reference.state().items()}
         self.weight_names = list(self._initial)
@@ -166,13 +168,13 @@ class Rig:
                 self.region.whole(place).fill_(math.nan)
             self.region.tensors[place].copy_(x)
 
-    def touch_inputs(self, *, wholly: bool = False) -> None:
-        """Changes 4,096 values of every input of every set, or `wholly` draws them anew, as inputs with a structure
-        always are."""
+    def touch_inputs(self, sets: int | None = None, *, wholly: bool = False) -> None:
+        """Changes 4,096 values of every input of the first `sets` sets (default: all), or `wholly` draws them anew, as
+        inputs with a structure always are."""
         if wholly or not self.free:
-            self.draw_inputs(Family.NORMAL)
+            self.draw_inputs(Family.NORMAL, sets)
             return
-        for private, shared in zip(self.private, self.inputs, strict=True):
+        for private, shared in zip(self.private[:sets], self.inputs[:sets], strict=True):
             for x, seen in zip(private, shared, strict=True):
                 draws.touch(x, seen, self.source)
 

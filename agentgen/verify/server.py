@@ -4,7 +4,7 @@
     explain                               -> every check with what it catches and what not
     calibrate                             -> machine, ceilings
     open       problem, arithmetic, effort, isolation -> target
-    evaluate   candidate, timing, depth   -> stage messages, then trial
+    evaluate   candidate, timing, depth, then -> stage messages, then trial (`then`: the candidate that comes after it)
     admit      problem, arithmetic        -> admission
 
 A failing machine or reference becomes an `error` message with the name of its class in `agentgen.errors`. When the
@@ -84,9 +84,9 @@ class Server:
             return {"admission": admit(problem, self._device, arithmetic).model_dump(mode="json")}
         if what == "evaluate" and self._judge:
             candidate = Candidate.model_validate(message["candidate"])
-            trial = evaluate(
-                self._judge, candidate, self._tell_stage, timing=message["timing"], depth=Depth(message["depth"])
-            )
+            then = Candidate.model_validate(message["then"]) if message["then"] else None
+            timing, depth = message["timing"], Depth(message["depth"])
+            trial = evaluate(self._judge, candidate, self._tell_stage, timing=timing, depth=depth, then=then)
             return {"trial": trial.model_dump(mode="json")}
         raise ValueError(f"unknown command {what}")
 

@@ -44,6 +44,8 @@ class Session:
         self.page = page
         self.builds: tuple[BuildReport, ...] = ()
         self.has_prepare = False
+        self.sampled_by_kernel = guest.samples() is not None
+        """Whether samples of processor time are taken from outside the guest."""
         try:
             self.mapped = mapped_files(guest.pid)
             """What the guest could execute before it knew the candidate."""
@@ -102,8 +104,9 @@ class Session:
         """
         message = {**message_of(rig, calls, 0), "record": record, "hold": hold}
         message["sample"] = not self.sampled_by_kernel
+        self.guest.forget_samples()
         claim = self._command({**message, "inputs": rows} if rows else message, (), FIRST_CALL_S)
-        seen = self.guest.samples()
+        seen = self.guest.samples() if record else None
         return claim if seen is None else claim.model_copy(update={"samples": dict(seen)})
 
     def guard(self, side: str, fill: int) -> None:
@@ -126,7 +129,7 @@ class Session:
         # Between the two, and with the guest stopped: what is worked on before `go` has inputs that are gone by then.
         self.guest.pause()
         watcher.before()
-        self.guest.samples()  # and away with them: from here on it is the window's
+        self.guest.forget_samples()  # from here on they are the window's
         self.guest.resume()
         start = time.perf_counter()
         self._command({"do": "go"}, (), CALLS_S)
@@ -173,11 +176,6 @@ class Session:
             self._answer(CALLS_S)
         claim = self._command({"do": "finish"}, (), CALLS_S)
         return Timed(seconds, time.perf_counter() - start, claim, {})
-
-    @property
-    def sampled_by_kernel(self) -> bool:
-        """Whether samples of processor time are taken from outside the guest."""
-        return self.guest.samples() is not None
 
     def alive(self) -> bool:
         """Whether the guest still answers, and its device with it."""

@@ -76,13 +76,16 @@ class LocalJudge:
         *,
         timing: bool = True,
         depth: Depth = Depth.JUDGE,
+        then: Candidate | None = None,
     ) -> Trial:
-        """Returns the trial of one candidate; calls `on_stage` with the name of each stage as it starts."""
+        """Returns the trial of one candidate; calls `on_stage` with the name of each stage as it starts. The candidate
+        that comes next may be built meanwhile."""
         message = {
             "do": "evaluate",
             "candidate": candidate.model_dump(mode="json"),
             "timing": timing,
             "depth": depth.value,
+            "then": then.model_dump(mode="json") if then else None,
         }
         try:
             return Trial.model_validate(self._opened().ask(message, EVALUATE_S, on_stage)["trial"])

@@ -216,6 +216,8 @@ class ReplayJudge:
         self.away = away
         self._interrupt = interrupt
         self.evaluated: Counter[str] = Counter()
+        self.announced: list[tuple[str, str | None]] = []
+        """What was evaluated, and what was said to come next."""
         self.targets = 0
         self.calls = 0
 
@@ -226,7 +228,9 @@ class ReplayJudge:
         self.targets += 1
         return TARGET
 
-    def evaluate(self, candidate: Candidate, on_stage: Callable[[str], None]) -> Trial:
+    def evaluate(
+        self, candidate: Candidate, on_stage: Callable[[str], None], *, then: Candidate | None = None
+    ) -> Trial:
         """Implements `Judge`."""
         self.calls += 1
         if self.away:
@@ -236,6 +240,7 @@ class ReplayJudge:
         found = re.match(r"# judge: (\S+)", candidate.source)
         assert found is not None
         self.evaluated[candidate.id] += 1
+        self.announced.append((candidate.id, then.id if then else None))
         if found[1] == "pass":
             return untimed(candidate)
         if found[1] in Outcome.__members__:

@@ -78,7 +78,7 @@ def test_right_at_all_of_them_and_slow_at_one_is_no_fault(near: list[Near]) -> N
 
 def test_untimed_they_are_checked_all_the_same(near: list[Near]) -> None:
     check, found, _ = looked(near, torch_conv(), None, ["double"])
-    assert check.evidence == "right at one, odd; skipped for want of memory: double"
+    assert check.evidence == "right at one, odd; not timed; skipped for want of memory: double"
     assert found == []
 
 
@@ -112,14 +112,17 @@ def test_what_does_not_fit_is_left_out() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on the PATH")
 def test_a_whole_trial_tells_where_a_kernel_is_special() -> None:
-    judge = Judge(problem(*NEAR), "cpu", Arithmetic.FP32, Effort.QUICK)
+    slowly = "for _ in range(10):\n            y = self.conv(x)\n        return y"
+    behind = small_conv().reference.replace("return self.conv(x)", slowly)
+    judge = Judge(problem(*NEAR).model_copy(update={"reference": behind}), "cpu", Arithmetic.FP32, Effort.QUICK)
     slow = edited_kernel(
-        "double sum = b[o];", "double sum = b[o];\nif (H == 11) for (volatile int z = 0; z < 9999; z++);"
+        "double sum = b[o];", "double sum = b[o];\nif (H == 11) for (volatile int z = 0; z < 99999; z++);"
     )
     wrong = edited_kernel("double sum = b[o];", "double sum = H == 11 ? 0 : b[o];")
+    late = edited_kernel("double sum = b[o];", "double sum = b[o];\nfor (volatile int z = 0; z < 999; z++);")
     trials = [
         evaluate(judge, Candidate(source=cpp_source(kernel=text), language=Language.CPP), lambda _: None, timing=True)
-        for text in (slow, wrong)
+        for text in (slow, wrong, late)
     ]
     judge.close()
     assert trials[0].outcome is Outcome.PASSED, trials[0].reasons
@@ -132,3 +135,9 @@ def test_a_whole_trial_tells_where_a_kernel_is_special() -> None:
     assert trials[1].reasons[0].startswith("odd, normal: ")
     assert trials[1].timing is None
     assert trials[1].neighbours == ()
+    assert trials[2].outcome is Outcome.PASSED, trials[2].reasons
+    assert trials[2].speedup
+    assert trials[2].speedup.high < 0.9
+    assert trials[2].neighbours == ()
+    (near,) = (check for check in trials[2].checks if check.name == "neighbouring shapes")
+    assert near.evidence == "right at one, odd; not timed"

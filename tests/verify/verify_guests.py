@@ -80,6 +80,8 @@ class GuestHere:
     def samples(self) -> None:
         return None
 
+    def forget_samples(self) -> None: ...
+
     def kill(self) -> None:
         self._channel.close()
         self._thread.join(10)

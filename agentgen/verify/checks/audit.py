@@ -29,7 +29,9 @@ class Audit:
     works before has the wrong inputs, one that says too early that it is done has no outputs yet.
     """
 
-    def __init__(self, rig: Rig, arithmetic: Arithmetic, calls: int, every: int, findings: Findings) -> None:
+    def __init__(
+        self, rig: Rig, arithmetic: Arithmetic, calls: int, every: int, findings: Findings, *, wholly: bool = True
+    ) -> None:
         self.looked = 0
         self.strange: tuple[Family, ...] = ()
         """Draws the first sets of the next window from these value families, and looks at all of them; `race` takes no
@@ -38,6 +40,7 @@ class Audit:
         self._arithmetic = arithmetic
         self._calls = calls
         self._every = every
+        self._wholly = wholly
         self._windows = self._unseen = 0
         self._findings = findings
         self._aims: list[int] = []
@@ -46,7 +49,8 @@ class Audit:
     def before(self) -> None:
         """Rewrites inputs, poisons outputs and chooses among them."""
         self._windows += 1
-        self._rig.touch_inputs(wholly=secrets.randbelow(WHOLLY_EVERY) == 0)
+        used = min(self._calls, self._rig.sets)  # the window comes no further
+        self._rig.touch_inputs(used, wholly=self._wholly and secrets.randbelow(WHOLLY_EVERY) == 0)
         for which, family in enumerate(self.strange):
             self._rig.draw_set(which, family)
         # By chance alone a short race might never be looked at.
@@ -55,7 +59,7 @@ class Audit:
         self._unseen = 0 if look else self._unseen
         self._aims = [self._choice(last=bool(secrets.randbelow(2)))] if look else []
         self._aims = list(range(len(self.strange))) or self._aims
-        self._rig.poison_outputs()
+        self._rig.poison_outputs(range(used))
 
     def _choice(self, *, last: bool) -> int:
         sets = self._rig.sets
@@ -73,9 +77,12 @@ class Audit:
         """
         for which, seen in zip(self._aims, self._seen, strict=True):
             family = self.strange[which] if self.strange else Family.NORMAL
-            place = f"timed window {self._windows}"
-            new_pool = partial(Pool, place, family.value, self._arithmetic, must_be_exact=False)
+            which_one = f"of {self._rig.reference.workload}" if self.strange else self._windows
+            place, exact = f"timed window {which_one}", self._rig.selects
+            new_pool = partial(Pool, place, family.value, self._arithmetic, must_be_exact=exact)
             pool = judged(self._rig, {which: seen}, new_pool)
+            if family is not Family.NORMAL:  # that was asked when values were checked
+                self._findings.accuracy.append(pool.accuracy())
             self.looked += 1
             inputs_unchanged(self._findings, self._rig, which)
             values_while_timed(self._findings, pool, self.looked)

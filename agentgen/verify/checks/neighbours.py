@@ -74,8 +74,8 @@ def neighbouring_shapes(
     found: list[Neighbour],
 ) -> str | NotGated:
     """Catches kernels that are right at one shape only: at the problem's neighbouring shapes (half, double, one item,
-    ragged) they must be right too. They are timed there as well, and the worst speedup is shown beside the best; being
-    slow there is no fault.
+    ragged) they must be right too. Those that are not behind torch are timed there as well, and the worst speedup is
+    shown beside the best; being slow there is no fault.
 
     Does not catch: shapes that the problem does not name.
     """
@@ -93,7 +93,7 @@ def neighbouring_shapes(
             found.append(Neighbour(workload=name, median_us=result.median_us, speedup=ratio))
     names = ", ".join(one.rig.reference.workload for one in near)
     worst = min(found, key=lambda neighbour: neighbour.speedup.ratio, default=None)
-    shown = f"; worst {worst.speedup.ratio:.2f} times eager torch at {worst.workload}" if worst else ""
+    shown = f"; worst {worst.speedup.ratio:.2f} times eager torch at {worst.workload}" if worst else "; not timed"
     return f"right at {names}{shown}" + (f"; {_unfit(without_room)}" if without_room else "")
 
 

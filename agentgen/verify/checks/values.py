@@ -20,7 +20,7 @@ from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
 
 NORMAL_DRAWS = 2
-"""At a workload; one of every other family: 12 in all."""
+"""At a workload; one of every other family."""
 
 
 def check_workload(
@@ -41,7 +41,7 @@ def check_workload(
     session.construct(rig)
     pools: list[Pool] = []
     weights_of: Family | None = None
-    selects = False
+    rig.selects = False
     for family in families:
         drawn = Family.INTEGERS if family is Family.INTEGERS else Family.NORMAL
         if drawn is not weights_of:
@@ -50,14 +50,14 @@ def check_workload(
             weights_of = drawn
         sets = normal_draws if family is Family.NORMAL else 1
         rig.draw_inputs(family, sets)
-        rig.poison_outputs()
+        rig.poison_outputs(range(sets))
         session.run(rig, sets)
-        exact = selects or family is Family.INTEGERS
+        exact = rig.selects or family is Family.INTEGERS
         new_pool = partial(Pool, rig.reference.workload, family.value, arithmetic, must_be_exact=exact)
         pool = judged(rig, {which: rig.snapshot(which) for which in range(sets)}, new_pool)
         for which in range(sets):
             inputs_unchanged(findings, rig, which)
-        selects = selects or (family is Family.NORMAL and pool.selects)
+        rig.selects = rig.selects or (family is Family.NORMAL and pool.selects)
         findings.accuracy.append(pool.accuracy())
         pools.append(pool)
     if not any(pool.gated for pool in pools):
