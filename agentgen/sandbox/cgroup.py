@@ -94,6 +94,16 @@ class Groups:
         return f"cgroup: {', '.join(words)}" if words else f"no cgroup: {self._why}"
 
 
+def enter(group: Iterable[Path]) -> None:
+    """Takes this process to a group, given by its folders.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    for folder in group:
+        _write(folder / "cgroup.procs", "0")
+
+
 def sweep(places: Iterable[Path]) -> None:
     """Removes groups whose judge or zygote is gone, with all in them. Those of other process namespaces are left
     alone: whether theirs live cannot be seen from here."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,21 +32,23 @@ class Kin:
     """Whether the guest ignores SIGCHLD: the kernel adds up no time of its children then."""
 
 
-def kin_of(guest: int, guests: Collection[int]) -> Kin:
+def kin_of(guest: int, guests: Mapping[int, int]) -> Kin:
     """Looks round once, in some milliseconds.
 
     Args:
-        guest: Process id of a guest, whose parent adopts its orphans: its zygote, or process 1 of its namespace.
-        guests: Of all guests of that zygote; the families of the others are not looked at.
+        guest: Process id of a guest.
+        guests: Of all guests of its zygote: by process id that of process 1 of its namespace, which adopts its orphans;
+            its own where it has none, for the zygote adopts them then. The families of the others are not looked at.
 
     Raises:
         OSError: the guest is gone.
     """
-    keeper = int(_fields(guest)[_PPID])
+    parent = int(_fields(guest)[_PPID])
+    keeper = parent if guests[guest] == guest else guests[guest]
     families: dict[int, list[int]] = defaultdict(list)
     for pid in _processes():
-        if (parent := _parent(pid)) is not None:
-            families[parent].append(pid)
+        if (above := _parent(pid)) is not None:
+            families[above].append(pid)
     living: list[int] = []
     ahead = [*families[guest], *(pid for pid in families[keeper] if pid not in guests)]
     while ahead:

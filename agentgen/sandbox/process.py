@@ -117,7 +117,8 @@ class ProcessSandbox:
         self._places: set[Path] = set()
         self._users: Counter[Path] = Counter()
         self._exits: dict[int, int] = {}
-        self._guests: set[int] = set()
+        self._guests: dict[int, int] = {}
+        """With process 1 of the namespace of each, or itself."""
 
     def wait_until_warm(self) -> None:
         """Waits until the zygote has imported everything."""
@@ -171,7 +172,7 @@ class ProcessSandbox:
             inside = int(answer["forked"]), int(answer["awaited"])
             self._here.update({one: self._zygote.here(one) for one in inside})
             pid, first = (self._here[one] for one in inside)
-            self._guests.add(pid)
+            self._guests[pid] = first
             group = self._group_in(answer)
         except (ProtocolError, TimeoutError) as error:
             ours.close()

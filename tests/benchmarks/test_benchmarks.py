@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -249,6 +250,7 @@ def test_evaluation(tmp_path: Path) -> None:
 def test_a_soak(tmp_path: Path) -> None:
     said = program("soak.py", "6", tmp_path / "out.json", "--endless", "0")
     assert "every promise was kept" in said
-    assert "a judge's processes: 2 to 2" in said, "itself and its zygote"
+    # Itself and its zygote; where there are jails what founds them, and process 1 of the next.
+    assert re.search(r"a judge's processes: [2-4] to [24]\n", said)
     written = json.loads((tmp_path / "out.json").read_text())
     assert [row["accepted"] for row in written["evaluations"]].count(True) == 4

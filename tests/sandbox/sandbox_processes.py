@@ -13,6 +13,7 @@ import pytest
 
 from agentgen.errors import SandboxUnavailable
 from agentgen.records.run import Isolation
+from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.process import ProcessSandbox
 
 GONE_S = 10.0
@@ -85,13 +86,25 @@ def parent_of(pid: int) -> int:
     return _state_and_parent(pid)[1]
 
 
-def known_as(inner: int, root: int) -> int:
-    """Returns the process below `root` that calls itself `inner`, in whatever namespace.
+def family_of(guest: ProcessGuest) -> set[int]:
+    """Returns all processes that a guest has started and that live: below itself, and below whoever adopts them."""
+    first = guest._first  # pyright: ignore[reportPrivateUsage]
+    keeper = parent_of(guest.pid) if first == guest.pid else first
+    return descendants(guest.pid) | descendants(keeper) - {guest.pid}
+
+
+def known_as(inner: int, guest: ProcessGuest) -> int:
+    """Returns the process of a guest that calls itself `inner`, in whatever namespace.
 
     Raises:
         StopIteration: there is none.
     """
-    return next(pid for pid in descendants(root) if _innermost(pid) == inner)
+    return next(pid for pid in family_of(guest) if _innermost(pid) == inner)
+
+
+def firsts(root: int) -> set[int]:
+    """Returns the processes below `root` that are process 1 of a namespace."""
+    return {pid for pid in descendants(root) if _innermost(pid) == 1}
 
 
 def _innermost(pid: int) -> int:

@@ -28,7 +28,7 @@ def connected(limit_bytes: int = 1 << 20) -> Generator[tuple[Channel, socket.soc
     finally:
         ours.close()
         theirs.close()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # what a test before left may just be closed
 
 
 def frame(body: bytes) -> bytes:

@@ -40,9 +40,21 @@ def become_guest():
     ctypes.CDLL(None).abort()
 
 nursery = Nursery(trial)
-born = nursery.bear(scratch, become_guest)
-os.waitpid(born.awaited, 0)
-print(json.dumps([nursery.jail, born.status(0), json.loads(os.read(out, 4096)), view.readable()]))
+nursery.prepare()
+born = nursery.bear(scratch, become_guest, ())
+print(json.dumps([nursery.jail, born.wait(), json.loads(os.read(out, 4096)), view.readable()]))
+"""
+CLOSED = """
+import os, tempfile
+from agentgen.sandbox.guest import limits
+from agentgen.sandbox.guest.nursery import Nursery
+
+limits.adopt_orphans()
+trial = os.path.join(tempfile.mkdtemp(), "trial")  # in a folder that is root's alone
+os.mkdir(trial)
+nursery = Nursery(trial)
+nursery.prepare()
+print(nursery.jail)
 """
 USERS = {
     "root": (),
@@ -80,3 +92,11 @@ def test_whoever_builds_it_it_is_a_jail(package: Path, user: str) -> None:
     assert not {"/", "/home", "/root", "/tmp", "/var"} & set(readable)
     assert says[4] is False
     assert os.WTERMSIG(status) == 6, "abort() is what it was: the guest is not process 1"
+
+
+def test_a_jail_that_cannot_be_built_is_refused_at_once_and_says_why(package: Path) -> None:
+    command = ["setpriv", *USERS["root without CAP_SYS_ADMIN"], PYTHON, "-c", CLOSED]
+    variables = {"PATH": os.defpath, "PYTHONPATH": str(package), "TMPDIR": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}
+    ran = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("none: plain processes, because the kernel refuses a jail: ")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox_processes import eventually, gone
+from sandbox_processes import eventually, firsts, gone
 
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic
@@ -99,9 +99,10 @@ def test_a_guest_is_born_in_its_group_and_its_zygote_leaves_it(sandbox: ProcessS
     first, second = sandbox.start(), sandbox.start()
     assert not set(folders_of(first)) & set(folders_of(second))
     for guest in (first, second):
+        own = {guest.pid, guest._first}  # pyright: ignore[reportPrivateUsage]
         for folder in folders_of(guest):
-            assert guest.pid in inside(folder)
-            assert eventually(lambda: sandbox._zygote.pid not in inside(folder))  # pyright: ignore  # noqa: B023
+            assert own <= inside(folder), "process 1 of its namespace, too"
+            assert eventually(lambda: inside(folder) == own)  # noqa: B023
         guest.kill()
         assert not any(folder.exists() for folder in folders_of(guest))
 
@@ -137,6 +138,19 @@ def test_a_bomb_of_processes_is_small_and_goes_with_its_guest(sandbox: ProcessSa
     assert gone(children)
     assert not any(folder.exists() for folder in folders_of(guest))
     load(sandbox.start(), MODEL).close()
+
+
+def test_a_jail_that_is_founded_ahead_is_in_its_guest_s_group(sandbox: ProcessSandbox) -> None:
+    if sandbox.isolation.startswith("none"):
+        pytest.skip("nothing is founded ahead")
+    zygote = sandbox._zygote.pid  # pyright: ignore[reportPrivateUsage]
+    sandbox.start().kill()
+    assert eventually(lambda: len(firsts(zygote)) == 1)
+    (ahead,) = firsts(zygote)
+    guest = sandbox.start()
+    assert guest._first == ahead  # pyright: ignore[reportPrivateUsage]
+    assert all(ahead in inside(folder) for folder in folders_of(guest))
+    guest.kill()
 
 
 def test_close_leaves_no_group(sandbox: ProcessSandbox) -> None:

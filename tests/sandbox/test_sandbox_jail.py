@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_processes import WALLED, descendants, eventually, gone, opened, parent_of
+from sandbox_processes import WALLED, descendants, eventually, family_of, firsts, gone, opened
 
+from agentgen.errors import SandboxUnavailable
 from agentgen.records.run import Isolation
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.process import ProcessSandbox
@@ -87,8 +89,8 @@ def seen(guest: ProcessGuest, expression: str) -> Any:
 
 
 def test_it_holds_no_descriptor_but_its_own(guest: ProcessGuest) -> None:
-    assert seen(guest, "sorted(opened())[:3]") == ["0 /dev/null", "1 pipe", "2 pipe"]
-    assert [entry.split()[1] for entry in seen(guest, "sorted(opened())[3:]")] == ["socket"]
+    assert seen(guest, "list(opened())[:3]") == ["0 /dev/null", "1 pipe", "2 pipe"]
+    assert [entry.split()[1] for entry in seen(guest, "list(opened())[3:]")] == ["socket"]
     assert seen(guest, "open('/dev/stderr', 'w').write('words') and os.path.ismount('/tmp')") is True
     assert eventually(lambda: "words" in guest.log)
 
@@ -101,9 +103,58 @@ def test_its_process_1_cannot_be_harmed(guest: ProcessGuest) -> None:
 def test_a_child_in_its_own_session_dies_with_a_guest_whatever_it_does(sandbox: ProcessSandbox) -> None:
     guest = sandbox.start()
     seen(guest, "os.fork() or (os.setsid(), [__import__('time').sleep(60) for _ in range(9)])")
-    child = next(iter(descendants(parent_of(guest.pid)) - {guest.pid}))
+    (child,) = family_of(guest)
     guest.kill()
     assert gone([child])
+
+
+def test_a_jail_that_was_founded_ahead_and_is_lost_is_founded_anew(sandbox: ProcessSandbox, kind: Isolation) -> None:
+    if kind is not Isolation.JAIL:
+        pytest.skip("nothing is founded ahead")
+    sandbox.start().kill()
+    zygote = sandbox._zygote.pid  # pyright: ignore[reportPrivateUsage]
+    assert eventually(lambda: len(firsts(zygote)) == 1)
+    (ahead,) = firsts(zygote)
+    os.kill(ahead, signal.SIGKILL)
+    assert gone([ahead])
+    guest = sandbox.start()
+    assert seen(guest, "os.getpid()") == 2
+    guest.kill()
+
+
+def test_a_jail_that_was_founded_ahead_holds_nothing_of_who_lived_then(
+    sandbox: ProcessSandbox, kind: Isolation
+) -> None:
+    if kind is not Isolation.JAIL:
+        pytest.skip("nothing is founded ahead")
+    zygote = sandbox._zygote.pid  # pyright: ignore[reportPrivateUsage]
+    former = sandbox.start("former")
+    assert eventually(lambda: len(firsts(zygote)) == 2)
+    seen(former, "[open(f'{folder}/mine', 'w').close() for folder in ('/tmp', '/dev/shm', os.getcwd())]")
+    former.kill()
+    guest = sandbox.start("next")
+    there = "[os.path.lexists(path) for path in ('/tmp/mine', '/dev/shm/mine', os.getcwd() + '/mine')]"
+    assert seen(guest, there) == [False] * 3
+    assert seen(guest, f"os.path.lexists({str(former.scratch)!r})") is False
+    guest.kill()
+
+
+def test_a_judge_without_what_founds_jails_is_unavailable_and_harms_nobody() -> None:
+    sandbox = opened(Isolation.JAIL)
+    try:
+        guest = sandbox.start()
+        zygote = sandbox._zygote.pid  # pyright: ignore[reportPrivateUsage]
+        assert eventually(lambda: len(firsts(zygote)) == 2), "the next one's is founded"
+        (jailer,) = descendants(zygote) - family_of(guest) - firsts(zygote) - {guest.pid}
+        os.kill(jailer, signal.SIGKILL)
+        assert gone([jailer])
+        assert seen(guest, "1 + 1") == 2
+        guest.kill()
+        sandbox.start().kill()  # in the jail that is there
+        with pytest.raises(SandboxUnavailable, match="what founds jails does not answer"):
+            sandbox.start()
+    finally:
+        sandbox.close()
 
 
 def test_what_it_is_made_of_is_told(sandbox: ProcessSandbox, kind: Isolation) -> None:

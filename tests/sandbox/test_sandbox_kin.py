@@ -75,7 +75,7 @@ def child_of(guest: ProcessGuest) -> int:
     assert eventually(lambda: "child " in guest.log)
     found = re.search(r"child (\d+)", guest.log)
     assert found
-    return known_as(int(found[1]), parent_of(guest.pid))
+    return known_as(int(found[1]), guest)
 
 
 def test_a_plain_guest_is_alone(guest: ProcessGuest) -> None:

@@ -38,7 +38,7 @@ def connected() -> Generator[tuple[Channel, socket.socket]]:
     finally:
         ours.close()
         theirs.close()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # what a test before left may just be closed
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,10 @@ def _nothing_is_left_and_the_next_is_accepted(  # pyright: ignore[reportUnusedFu
 def there(temporary: Path) -> tuple[object, ...]:
     """Returns what a candidate could leave behind: processes, threads, descriptors, files."""
     descriptors = {name: link(Path("/proc/self/fd") / name) for name in os.listdir("/proc/self/fd")}
-    return below(os.getpid()), threading.active_count(), descriptors, sorted(temporary.rglob("*"))
+    everybody = below(os.getpid())
+    ahead = {pid for pid in everybody if is_first(pid)}  # of the next guest's jail, another one for each guest
+    processes = everybody - ahead, len(ahead) <= 1
+    return processes, threading.active_count(), descriptors, sorted(temporary.rglob("*"))
 
 
 def below(pid: int) -> set[int]:
@@ -143,6 +146,15 @@ def below(pid: int) -> set[int]:
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {pid}
+
+
+def is_first(pid: int) -> bool:
+    """Whether a process is process 1 of a namespace of its own."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:  # gone meanwhile
+        return False
+    return any(line.startswith("NSpid:") and line.split()[2:] == ["1"] for line in lines)
 
 
 def link(path: Path) -> str:

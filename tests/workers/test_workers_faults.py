@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workers_judges import HANGS, TORCH_S_OWN, gone, judge_of, problem, processes, scratch
+from workers_judges import HANGS, TORCH_S_OWN, gone, judge_of, leaders, problem, processes, scratch
 
 from agentgen.errors import SandboxUnavailable
 from agentgen.records.candidate import Candidate, Language
@@ -74,7 +74,7 @@ def orchestrator(temporary: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_killed_zygote_is_the_machine_s_fault(judge: LocalJudge, temporary: Path) -> None:
     judge.target()
-    (zygote,) = [pid for pid, module in processes(temporary).items() if module.endswith("zygote")]
+    (zygote,) = leaders(temporary)
 
     def kill(stage: str) -> None:
         if stage == "build":
@@ -115,7 +115,8 @@ def test_a_killed_orchestrator_takes_everything_with_it(orchestrator: subprocess
     assert [orchestrator.stdout.readline().strip() for _ in range(2)] == ["start", "build"]
     modules = list(processes(temporary).values())
     assert modules.count("agentgen.verify.program") == 1
-    assert modules.count("agentgen.sandbox.guest.zygote") >= 2, "the zygote and its guest"
+    assert modules.count("agentgen.sandbox.guest.zygote") >= 2
+    assert len(leaders(temporary)) == 2, "the zygote and its guest"
     orchestrator.kill()
     assert gone(temporary)
     assert scratch(temporary) == []

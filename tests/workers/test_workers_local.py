@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from workers_judges import HANGS, REFERENCE, TORCH_S_OWN, gone, judge_of, problem, processes, scratch
+from workers_judges import HANGS, REFERENCE, TORCH_S_OWN, gone, judge_of, leaders, problem, processes, scratch
 
 from agentgen.errors import DeviceNotFound, JudgeDied, ReferenceInvalid
 from agentgen.records.candidate import Candidate, Language
@@ -83,7 +83,8 @@ def test_a_judge_evaluates_in_a_process_of_its_own(judge: LocalJudge, temporary:
     assert stages == ["start", "build", "check", "state", "audit", "general"]
     own_work = next(check for check in trial.checks if check.name == "own work: dispatcher")
     assert own_work.evidence == "library compute, allowed: aten.addmm.default"
-    assert sorted(processes(temporary).values()) == ["agentgen.sandbox.guest.zygote", "agentgen.verify.program"]
+    assert set(processes(temporary).values()) == {"agentgen.sandbox.guest.zygote", "agentgen.verify.program"}
+    assert len(leaders(temporary)) == 1, "the zygote"
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -54,6 +55,12 @@ def processes(temporary: Path) -> dict[int, str]:
             if f"TMPDIR={temporary}" in (folder / "environ").read_text():
                 found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")[2]
     return found
+
+
+def leaders(temporary: Path) -> list[int]:
+    """Returns zygotes and guests, each of which leads a session: not what founds jails for a zygote, nor those."""
+    running = processes(temporary)
+    return [pid for pid, module in running.items() if module.endswith("zygote") and os.getsid(pid) == pid]
 
 
 def gone(temporary: Path) -> bool:

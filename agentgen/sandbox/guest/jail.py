@@ -1,11 +1,9 @@
 """The jail of a guest: namespaces of its own (user, process, mount, network, ipc, uts), nobody's rights, no
 capabilities, a view of the file system that holds little (`view`), Landlock and seccomp below it.
 
-    zygote -- fork, unshare, fork --> process 1 of its namespace: waits for the guest, then all in there ends
-                                          -- fork --> guest
-
-The guest is not process 1 itself, because the kernel spares that one: abort() there ends in SIGSEGV.
-Source: namespaces(7), user_namespaces(7), capabilities(7).
+Process 1 of the namespaces builds the view and waits (`jailer`); the guest is forked by the zygote and enters. It is
+not process 1 itself, because the kernel spares that one: abort() there ends in SIGSEGV.
+Source: namespaces(7), user_namespaces(7), setns(2), capabilities(7).
 """
 
 from __future__ import annotations
@@ -16,14 +14,16 @@ import os
 import resource
 import select
 import signal
+import socket
 import struct
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
 
-from agentgen.sandbox.guest import limits, view
+from agentgen.errors import ProtocolError
+from agentgen.sandbox.guest import view
 from agentgen.sandbox.guest.landlock import write_only_below
 from agentgen.sandbox.guest.seccomp import refuse_system_calls
+from agentgen.sandbox.wire import Channel
 
 NOBODY = 65534
 PROCESSES = 4096
@@ -35,36 +35,40 @@ BUILD_S = 10.0
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 1 << 17, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30
 _SET_DUMPABLE, _CAPBSET_DROP, _SET_NO_NEW_PRIVS = 4, 24, 38
 _CAPABILITY_V3, _LAST_CAPABILITY = 0x20080522, 63
-_STATUS = struct.Struct("=i")
+ENTERED = ("mnt", "net", "ipc", "uts", "user")
+"""Namespaces, as /proc/<pid>/ns calls them, that a guest enters once they are built, in this order: the last takes from
+it the rights that the others want."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def found(be_first: Callable[[], None]) -> int:
-    """Forks process 1 of new namespaces, and returns its id. There `be_first` runs, and must not return.
+def separate() -> bool:
+    """Leaves this process's namespaces, so that what it forks next is process 1 of new ones. Returns whether it could
+    as root; else it is in a user namespace of its own.
 
     Raises:
-        OSError: the kernel refuses, or it takes too long.
+        OSError: the kernel refuses.
     """
-    with ExitStack() as stack:
-        said, tell = _pipe(stack)
-        go, gone = _pipe(stack)
-        middle = os.fork()
-        if middle == 0:
-            os.close(said)
-            _between(be_first, tell, (go, gone))
-        os.close(tell)
-        try:
-            answer = told(said)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(middle, signal.SIGKILL)  # it has nothing to do any more
-            os.waitpid(middle, 0)  # from now on process 1 is our child: this process adopts orphans
-        if not answer.isdigit():
-            raise OSError(answer or "it ended before it could say why")
-        with contextlib.suppress(BrokenPipeError):
-            os.write(gone, b"!")
-        return int(answer)
+    apart = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET
+    if os.geteuid() == 0 and _libc.unshare(apart) == 0:
+        return True
+    if os.geteuid() == 0:
+        _become_nobody()  # root without CAP_SYS_ADMIN, as in many a container
+    # Any other user keeps its id: as nobody it could not read a Python below a home that is closed.
+    ids = os.geteuid(), os.getegid()
+    _check(_libc.unshare(apart | _NEWUSER), "unshare")
+    _map(*ids)
+    return False
+
+
+def told_once(line: socket.socket) -> str:
+    """Returns what comes first from a socket; empty when its other end is closed.
+
+    Raises:
+        OSError: that takes too long.
+    """
+    line.settimeout(BUILD_S)
+    return line.recv(4096).decode(errors="replace")
 
 
 def told(descriptor: int) -> str:
@@ -83,60 +87,18 @@ def told(descriptor: int) -> str:
         said += more
 
 
-def _pipe(stack: ExitStack) -> tuple[int, int]:
-    """Returns a pipe whose ends are closed with `stack`, as far as they still are open."""
-    ends = os.pipe()
-    for end in ends:
-        stack.callback(_close, end)
-    return ends
-
-
-def _close(descriptor: int) -> None:
-    with contextlib.suppress(OSError):
-        os.close(descriptor)
-
-
-def _between(be_first: Callable[[], None], tell: int, go: tuple[int, int]) -> None:
-    """Leaves the namespaces: what it forks then is in the new ones. A process namespace is entered by birth only, and
-    clone(2) by hand leaves the locks of libraries' threads closed (seen: setresuid waited for them for good)."""
-    try:
-        apart = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET
-        if os.geteuid() != 0 or _libc.unshare(apart) != 0:
-            if os.geteuid() == 0:
-                _become_nobody()  # root without CAP_SYS_ADMIN, as in many a container
-            # Any other user keeps its id: as nobody it could not read a Python below a home that is closed.
-            ids = os.geteuid(), os.getegid()
-            _check(_libc.unshare(apart | _NEWUSER), "unshare")
-            _map(*ids)
-        first = os.fork()
-        if first == 0:
-            os.close(tell)
-            os.close(go[1])
-            if os.read(go[0], 1):
-                os.close(go[0])
-                limits.die_with_parent()
-                be_first()
-            os._exit(1)
-        os.write(tell, str(first).encode())
-    except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
-        os.write(tell, f"{type(error).__name__}: {error}".encode())
-    finally:
-        os._exit(0)
-
-
-def enter(paths: tuple[str, ...], scratch: str) -> None:
-    """Moves process 1 of new namespaces into the view, and away from root.
+def enter(paths: Iterable[str], root: str, scratch_of: Callable[[], str]) -> None:
+    """Moves process 1 of new namespaces into the view (`view.change_to`), and away from root.
 
     Raises:
         OSError: the kernel refuses a step; says which.
     """
     is_root = os.geteuid() == 0
-    view.change_to(paths, scratch)
+    view.change_to(paths, root, scratch_of)
     if is_root:
         _become_nobody()
         _check(_libc.unshare(_NEWUSER), "unshare user")
         _map(NOBODY, NOBODY)
-    limits.die_with_parent()  # the change of ids would have had the kernel forget it
 
 
 def confine(scratch: str) -> str:
@@ -163,33 +125,76 @@ def confine(scratch: str) -> str:
     return missing
 
 
-def run(scratch: str, become_guest: Callable[[], None], report: int) -> None:
-    """Forks the guest and waits until it has ended, as process 1 has to for whatever else ends there; writes its status
-    to `report`, for `status_of`. Never returns."""
-    guest = os.fork()
-    if guest == 0:
-        os.close(report)
-        become_guest()
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.closerange(0, report)
-    os.closerange(report + 1, 4096)
-    confine(scratch)
-    # The guest has the same rights: it may neither reach into this process nor end it by a signal that Python handles.
+def withdraw() -> None:
+    """Keeps the guest, which has the same rights, from reaching into this process, which is process 1, and from ending
+    it by a signal that Python handles."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, the time of who ends would be in nobody's account
     _check(_libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def wait_for_all() -> None:
+    """Waits for whatever is left behind in the namespace whose process 1 this is. Never returns."""
     while True:
-        pid, status = os.wait()
-        if pid == guest:
-            with contextlib.suppress(OSError):
-                os.write(report, _STATUS.pack(status))
-            os._exit(0)
+        signal.sigwait([signal.SIGCHLD])
+        for _ in ended():
+            pass
 
 
-def status_of(report: int) -> int:
-    """Returns the wait status of a guest whose process 1 has ended: SIGKILL, if it could not say any more."""
-    said = os.read(report, _STATUS.size)
-    return _STATUS.unpack(said)[0] if len(said) == _STATUS.size else int(signal.SIGKILL)
+def ended() -> Iterator[tuple[int, int]]:
+    """Yields children that have ended, with their status."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            yield pid, status
+
+
+def way_back() -> int | None:
+    """Returns a descriptor of this process's own process namespace, if it may have its children born in another one and
+    then in this one again: that wants CAP_SYS_ADMIN where this one was made."""
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    if _libc.setns(own, _NEWPID) == 0:
+        return own
+    os.close(own)
+    return None
+
+
+def be_born_into(process: int, user: int | None = None) -> None:
+    """Has the children of this process be born in that process namespace; first enters a user namespace, if given, in
+    which that is its right.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    if user is not None:
+        if os.geteuid() == 0:
+            _become_nobody()  # as who made it
+        _check(_libc.setns(user, _NEWUSER), "setns user")
+    _check(_libc.setns(process, _NEWPID), "setns pid")
+
+
+def join(line: Channel, *, by_root: bool) -> None:
+    """Enters the namespaces whose process 1 is at the other end of `line`, as soon as they are built.
+
+    Raises:
+        OSError: they could not be built, or the kernel refuses a step; says which.
+    """
+    try:
+        message, namespaces = line.receive(BUILD_S)
+    except (ProtocolError, TimeoutError) as error:
+        raise OSError(f"its process 1 says nothing: {error}") from error
+    if "refused" in message:
+        raise OSError(message["refused"])
+    *others, user = namespaces
+    for name, namespace in zip(ENTERED, others, strict=False):
+        _check(_libc.setns(namespace, 0), f"setns {name}")
+    if by_root:
+        _become_nobody()
+        _check(_libc.setns(user, _NEWUSER), "setns user")
+    for namespace in namespaces:
+        os.close(namespace)
 
 
 def _become_nobody() -> None:

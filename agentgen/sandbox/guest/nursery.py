@@ -6,16 +6,21 @@ import contextlib
 import glob
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentgen.sandbox.guest import jail, view
-from agentgen.sandbox.kin import children
+from agentgen.sandbox.guest.jailer import Founded, Jailer
+from agentgen.sandbox.wire import Channel
 
 NONE = "none: plain processes"
+
+Adopted = Callable[[], bool]
+"""Waits until a guest's parent is the zygote, with which it is to die; False: the zygote is gone."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +30,7 @@ class Born:
     guest: int
     """Its process id, as the judge's system counts."""
     awaited: int
-    """Of the process that ends with it and is our child: itself, or process 1 of its namespace."""
-    report: int | None = None
-    """Where process 1 says how the guest ended."""
+    """Of the last that ends of it, and is our child too: process 1 of its namespace, or itself where it has none."""
 
     def kill(self) -> None:
         """Ends its process group, and its namespace."""
@@ -37,12 +40,12 @@ class Born:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.awaited, signal.SIGKILL)
 
-    def status(self, awaited: int) -> int:
-        """Returns the guest's wait status, given that of the process we waited for."""
-        if self.report is None:
-            return awaited
-        status = jail.status_of(self.report)
-        os.close(self.report)
+    def wait(self) -> int:
+        """Waits until it has ended, ends what is left of it, and returns its wait status."""
+        _, status = os.waitpid(self.guest, 0)
+        if self.awaited != self.guest:
+            self.kill()
+            os.waitpid(self.awaited, 0)
         return status
 
 
@@ -50,93 +53,129 @@ class Nursery:
     """Bears guests, in jails wherever the kernel allows it."""
 
     def __init__(self, trial: str | None, *, confined: bool = False) -> None:
-        """Tries the jail once, in an empty folder; None: guests are to be plain processes.
+        """Founds no jail yet: the caller, which adopts orphans, has torch to import first.
 
-        Those that are `confined` need no namespaces, because there are walls round all of them: they have no rights,
-        write nowhere else, and lack system calls that nobody needs.
+        Args:
+            trial: An empty folder, to try the jail in; None: guests are to be plain processes.
+            confined: They need no namespaces, because there are walls round all of them: they have no rights, write
+                nowhere else, and lack system calls that nobody needs.
         """
         self._paths: tuple[str, ...] = ()
-        self._confined = confined
+        self._trial = trial
+        self._confined = confined and trial is not None
+        self._jailer = Jailer() if trial is not None and not confined else None
+        self._ahead: Founded | None = None
+        self._way_back: int | None = None
         self.jail = NONE
         """What guests are kept in, and what of it the kernel refused."""
-        if trial is None:
+
+    def prepare(self) -> None:
+        """Tries the jail once; guests are plain processes where it fails. To be called when all is imported."""
+        if self._trial is None:
             return
-        if confined:
-            os.waitpid(self._plain(trial, lambda: os._exit(0)).awaited, 0)
+        if self._jailer is None:
+            self._plain(self._trial, lambda: os._exit(0)).wait()
             return
         self._paths = view.readable()
         try:
-            born = self._jailed(trial, lambda: _inspect(trial))
-            os.waitpid(born.awaited, 0)
-            ended = born.status(0)
+            self._way_back = jail.way_back()
+            ended = self._jailed(self._jailer, self._trial, lambda: _inspect(str(self._trial)), ()).wait()
+            lacking = Path(self._trial, _LACKING)
+            why = lacking.read_text() if lacking.exists() else ended and f"a process ended with status {ended}"
+            why = why and f"in a jail {why}"
         except OSError as error:
-            self.jail, self._paths = f"{NONE}, because the kernel refuses a jail: {error}", ()
-            return
-        lacking = Path(trial, _LACKING)
-        if ended or lacking.exists():
-            why = lacking.read_text() if lacking.exists() else f"a process ended with status {ended}"
-            self.jail, self._paths = f"{NONE}, because in a jail {why}", ()
+            why = f"the kernel refuses a jail: {error}"
+        if why:
+            self.jail = f"{NONE}, because {why}"
+            self._jailer.end()
+            self._jailer = None
 
-    def bear(self, scratch: str, become_guest: Callable[[], None]) -> Born:
+    @property
+    def staff(self) -> set[int]:
+        """Our children that are no guests."""
+        jailer = self._jailer and self._jailer.pid
+        return {pid for pid in (jailer, self._ahead and self._ahead.first) if pid}
+
+    def look_ahead(self, group: Iterable[Path]) -> None:
+        """Founds the jail of the next guest, which is to be in that control group, while nobody waits."""
+        if self._jailer and self._trial and self._ahead is None:
+            with contextlib.suppress(OSError):  # who bears the next one will be told
+                self._ahead = self._jailer.found(self._paths, os.path.dirname(self._trial), group)
+
+    def lost(self, pid: int) -> None:
+        """Takes note that a child of ours has ended which is no guest."""
+        if self._ahead and self._ahead.first == pid:
+            self._ahead.close()
+            self._ahead = None
+        if self._jailer and self._jailer.pid == pid:
+            self._jailer.pid = None  # who bears the next one will be told
+
+    def bear(self, scratch: str, become_guest: Callable[[], None], group: Iterable[Path]) -> Born:
         """Forks a guest, which leads its process group when this returns: one that does not exist yet cannot be stopped
-        or killed.
+        or killed. This process is in its control group, and so is the jail that was founded ahead.
 
         Raises:
             OSError: its jail cannot be built.
         """
-        return self._jailed(scratch, become_guest) if self._paths else self._plain(scratch, become_guest)
+        if self._jailer is None:
+            return self._plain(scratch, become_guest)
+        return self._jailed(self._jailer, scratch, become_guest, group)
 
     def _plain(self, scratch: str, become_guest: Callable[[], None]) -> Born:
-        leads, tell = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            _lead(scratch if self._confined else None, become_guest, tell)
-        os.close(tell)
-        said = jail.told(leads)
-        os.close(leads)
-        if not said.startswith(_LEADS):
-            os.waitpid(pid, 0)
-            raise OSError(said or "it ended before it could say why")
+        leads, tell = socket.socketpair()
+        with leads, tell:
+            pid = os.fork()
+            if pid == 0:
+                _lead(tell, lambda: jail.confine(scratch) if self._confined else "", become_guest)
+            tell.close()
+            try:
+                missing = _missing(leads)
+            except OSError:
+                os.waitpid(pid, 0)
+                raise
         if self._confined:
-            self.jail = f"no capabilities, seccomp, {said.removeprefix(_LEADS) or 'Landlock'}"
+            self.jail = f"no capabilities, seccomp, {missing or 'Landlock'}"
         return Born(pid, pid)
 
-    def _jailed(self, scratch: str, become_guest: Callable[[], None]) -> Born:
-        leads, tell = os.pipe()
-        report, status = os.pipe()
+    def _jailed(self, jailer: Jailer, scratch: str, become_guest: Callable[[], None], group: Iterable[Path]) -> Born:
+        founded = self._ahead or jailer.found(self._paths, os.path.dirname(scratch), group)
+        self._ahead = None
+        guest = 0
+        leads, tell = socket.socketpair()
+        with leads, tell, contextlib.closing(founded):
 
-        def settle() -> None:
-            os.close(leads)
-            os.close(report)
-            _settle(self._paths, scratch, become_guest, tell, status)
+            def lead(adopted: Adopted) -> None:
+                _lead(tell, lambda: _enter(founded, scratch, adopted), become_guest)
 
-        first = 0
-        try:
             try:
-                first = jail.found(settle)
-            finally:
-                os.close(tell)
-                os.close(status)
-            said = jail.told(leads)
-            if not said.startswith(_LEADS):
-                raise OSError(said or "it ended before it could say why")
-        except OSError:
-            os.close(report)
-            if first:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(first, signal.SIGKILL)
-                os.waitpid(first, 0)
-            raise
+                founded.claim(scratch)
+                guest = self._fork(founded, lead)
+                tell.close()
+                missing = _missing(leads)
+            except OSError:
+                # Process 1 ends when we have waited for the guest, which we may not know: whoever waits for any child
+                # of ours waits for both.
+                for pid in (guest, founded.first) if guest else (founded.first,):
+                    os.kill(pid, signal.SIGKILL)
+                raise
+        self.jail = f"namespaces, no capabilities, seccomp, {missing or 'Landlock'}"
+        return Born(guest, founded.first)
+
+    def _fork(self, founded: Founded, lead: Callable[[Adopted], None]) -> int:
+        """Forks a child of this process that is in a process namespace of its own."""
+        if self._way_back is None or not founded.by_root:
+            return _by_a_middle(founded, lead)
+        try:
+            jail.be_born_into(founded.process)
+            guest = os.fork()
+            if guest == 0:
+                lead(lambda: True)
         finally:
-            os.close(leads)
-        self.jail = "namespaces, no capabilities, seccomp, " + (said.removeprefix(_LEADS) or "Landlock")
-        (guest,) = children(first) or (first,)
-        return Born(guest, first, report)
+            jail.be_born_into(self._way_back)
+        return guest
 
 
 _LEADS = "+"
-
-
 _LACKING = "lacking"
 
 
@@ -156,25 +195,68 @@ def _inspect(folder: str) -> None:
     os._exit(0)
 
 
-def _settle(paths: tuple[str, ...], scratch: str, become_guest: Callable[[], None], tell: int, status: int) -> None:
-    """Builds the jail round process 1, which this is, and the guest in it. Never returns."""
+def _by_a_middle(founded: Founded, lead: Callable[[Adopted], None]) -> int:
+    """Forks the guest from a child that enters the namespaces for good: who is not root where its own process namespace
+    was made could not come back. A fork more, of 15 ms."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        middle = os.fork()
+        if middle == 0:
+            ours.close()  # else the guest would not see the zygote end
+            _go_between(founded, theirs, lead)
+        theirs.close()
+        said = jail.told_once(ours)
+        os.waitpid(middle, 0)  # from now on the guest is our child: this process adopts orphans
+        if not said.isdigit():
+            raise OSError(said or "it ended before it could say why")
+        with contextlib.suppress(BrokenPipeError):  # it could not enter, and says so elsewhere
+            ours.send(b"!")
+        return int(said)
+
+
+def _go_between(founded: Founded, line: socket.socket, lead: Callable[[Adopted], None]) -> None:
     try:
-        jail.enter(paths, scratch)
-        jail.run(scratch, lambda: _lead(scratch, become_guest, tell), status)
-    except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
-        os.write(tell, f"{type(error).__name__}: {error}".encode())
+        jail.be_born_into(founded.process, None if founded.by_root else founded.user)
+        guest = os.fork()
+        if guest == 0:
+            lead(lambda: bool(line.recv(1)))
+        line.send(str(guest).encode())
+    except BaseException as error:  # noqa: BLE001
+        line.send(f"{type(error).__name__}: {error}".encode())
     finally:
-        os._exit(1)
+        os._exit(0)
 
 
-def _lead(scratch: str | None, become_guest: Callable[[], None], tell: int) -> None:
-    """Leads a process group, confined to `scratch`, and becomes a guest. Never returns."""
+def _enter(founded: Founded, scratch: str, adopted: Adopted) -> str:
+    """Takes this process, which is to be the guest, into its jail. Returns what that lacks."""
+    jail.join(Channel(founded.line), by_root=founded.by_root)
+    missing = jail.confine(scratch)
+    if not adopted():
+        raise OSError("the zygote is gone")
+    return missing
+
+
+def _lead(tell: socket.socket, enter: Callable[[], str], become_guest: Callable[[], None]) -> None:
+    """Leads a process group, enters what keeps it, and becomes a guest. Never returns."""
     try:
         os.setsid()
-        missing = jail.confine(scratch) if scratch else ""
-        os.write(tell, f"{_LEADS}{missing and f'no {missing}'}".encode())
-    except BaseException as error:  # noqa: BLE001
-        os.write(tell, f"{type(error).__name__}: {error}".encode())
+        missing = enter()
+        tell.send(f"{_LEADS}{missing and f'no {missing}'}".encode())
+    except BaseException as error:  # noqa: BLE001  as nobody even an import may fail here
+        with contextlib.suppress(OSError):  # nobody is there to hear it
+            tell.send(f"{type(error).__name__}: {error}".encode())
         os._exit(1)
-    os.close(tell)
+    tell.close()
     become_guest()
+
+
+def _missing(leads: socket.socket) -> str:
+    """Waits until a guest leads its group. Returns what there is not of what keeps it.
+
+    Raises:
+        OSError: it ended before, and why.
+    """
+    said = jail.told(leads.fileno())
+    if not said.startswith(_LEADS):
+        raise OSError(said or "it ended before it could say why")
+    return said.removeprefix(_LEADS)

@@ -15,7 +15,7 @@ import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from agentgen.sandbox.maps import executables
@@ -87,17 +87,21 @@ def _hops(path: str) -> list[str]:
     return [*hops, os.path.realpath(path)] if hops and os.path.exists(path) else hops
 
 
-def change_to(paths: Iterable[str], scratch: str) -> None:
-    """Makes `paths`, read-only, and `scratch` all that this process and its children see, in a mount namespace of their
-    own; needs the right to mount there. /proc is that of their process namespace.
+def change_to(paths: Iterable[str], root: str, scratch_of: Callable[[], str]) -> None:
+    """Makes `paths`, read-only, and a scratch folder all that this process and its children see, in a mount namespace
+    of their own; needs the right to mount there. /proc is that of their process namespace.
+
+    Args:
+        paths: As `readable` names them.
+        root: The folder that holds all scratch folders. The view is built on it, for pivot_root wants a mount: what is
+            mounted here nobody else sees.
+        scratch_of: Says which of them is to be seen; called when all else is built.
 
     Raises:
         OSError: the kernel refuses a step; says which.
     """
     _mount(None, "/", None, _REC | _PRIVATE)
-    # Any folder will do to build it on: pivot_root wants a mount, and what is mounted here nobody else sees.
-    root = os.path.dirname(scratch)
-    kept = os.open(scratch, os.O_PATH | os.O_DIRECTORY)
+    folders = os.open(root, os.O_PATH | os.O_DIRECTORY)
     shown = [(path, os.open(path, os.O_PATH)) for path in paths if not os.path.islink(path)]
     shown += [(path, os.open(path, os.O_PATH)) for path in devices()]
     links = {path: os.readlink(path) for path in paths if os.path.islink(path)}
@@ -108,10 +112,13 @@ def change_to(paths: Iterable[str], scratch: str) -> None:
         _place(root, path).symlink_to(target)
     for path, descriptor in shown:
         _bind(descriptor, root, path, writable=path.startswith("/dev/"))
-    _bind(kept, root, scratch, writable=True)
     _fill_dev(root)
     (Path(root) / "proc").mkdir()
     _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV | 8)
+    scratch = scratch_of()
+    kept = os.open(os.path.basename(scratch), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folders)
+    _bind(kept, root, scratch, writable=True)
+    os.close(folders)
     _pivot(root)
     _mount(None, "/", None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
 

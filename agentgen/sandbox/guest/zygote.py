@@ -23,13 +23,15 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import partial
 
 from agentgen.errors import PeerClosed
 from agentgen.sandbox import cgroup, folders
 from agentgen.sandbox.guest import limits
+from agentgen.sandbox.guest.jail import ended
 from agentgen.sandbox.guest.nursery import Born, Nursery
 from agentgen.sandbox.kin import children
 from agentgen.sandbox.wire import Channel, Message
@@ -60,8 +62,10 @@ def main() -> None:
         limits.die_with_parent(signal.SIGTERM)  # not SIGKILL: children of guests would outlive us
         sock = socket.socket(fileno=arguments.channel)
     channel = Channel(sock)
-    _warm_up(arguments.device, arguments.arch)
+    # Before torch is there: it forks a process that shall stay small.
     nursery = Nursery(arguments.jail, confined=bool(arguments.connect))
+    _warm_up(arguments.device, arguments.arch)
+    nursery.prepare()
     groups = cgroup.Groups(arguments.memory, arguments.processes)
     Zygote(channel, arguments.device, arguments.arch, nursery, groups).run()
     _leave(arguments.folder)
@@ -107,7 +111,9 @@ class Zygote:
         self._device = device
         self._arch = arch
         self._born: dict[int, Born] = {}
-        """By the id of the process that we wait for."""
+        """By process id: of the guest, and of process 1 of its namespace."""
+        self._statuses: dict[int, int] = {}
+        """Of guests whose process 1 has yet to end."""
         self._nursery = nursery
         self._groups = groups
         self._group = groups.enter_next()  # now that all is imported, which shall not be on the first guest's account
@@ -123,10 +129,12 @@ class Zygote:
         """Serves until the judge hangs up."""
         try:
             self._channel.send({"ready": True, "jail": self._nursery.jail, **self._group.message()})
+            self._reap()  # what a jail that was refused has left
             while True:
                 readable, _, _ = select.select([self._channel, self._woken], [], [], SETTLE_S if self._used else None)
                 if not readable:
                     self._move_on()
+                    self._look_ahead()
                 if self._woken in readable:
                     if signal.SIGTERM in os.read(self._woken, 4096):
                         return
@@ -146,16 +154,27 @@ class Zygote:
         if self._used:
             self._group, self._used = self._groups.enter_next(), False
 
+    def _look_ahead(self) -> None:
+        """Has the next guest's jail founded, in that guest's control group."""
+        if not self._used:
+            self._nursery.look_ahead(self._group.folders)
+
     def _reap(self) -> None:
-        for pid, status in _ended():
+        for pid, status in ended():
             born = self._born.pop(pid, None)
             if born is None:
-                continue  # an orphan of a guest
-            self._move_on()  # before the judge hears of it, and removes the group
-            if born.report is None:
-                born.kill()  # what it left behind in its group; a namespace has ended with its process 1
-            _kill_orphans(self._born)  # and what had left the group, adopted by this process
-            self._channel.send({"exited": born.guest, "status": os.waitstatus_to_exitcode(born.status(status))})
+                self._nursery.lost(pid)  # or an orphan of a guest
+                continue
+            if pid == born.guest:
+                self._statuses[pid] = status
+                born.kill()  # what it left behind in its group, and in its namespace
+            # Process 1 ends when the kernel has ended all others there, and we have waited for the guest.
+            if pid == born.awaited:
+                self._move_on()  # before the judge hears of it, and removes the group
+                _kill_orphans({*self._born, *self._nursery.staff})  # what had left the group, adopted by this process
+                status = self._statuses.pop(born.guest, int(signal.SIGKILL))
+                self._channel.send({"exited": born.guest, "status": os.waitstatus_to_exitcode(status)})
+        self._look_ahead()
 
     def _fork(self, message: Message, fds: list[int]) -> None:
         guest_socket, log = fds
@@ -165,14 +184,14 @@ class Zygote:
             _become_guest(message, guest_socket, log, self._device, self._arch)
 
         try:
-            born = self._nursery.bear(message["scratch"], become_guest)
+            born = self._nursery.bear(message["scratch"], become_guest, self._group.folders)
         except OSError as error:
             self._channel.send({"forked": 0, "refused": str(error)})
             return
         finally:
             os.close(guest_socket)
             os.close(log)
-        self._born[born.awaited] = born
+        self._born[born.guest] = self._born[born.awaited] = born
         self._channel.send({"forked": born.guest, "awaited": born.awaited, **self._group.message()})
         self._used = True
 
@@ -212,16 +231,6 @@ def _wake(_: int, __: object) -> None:
     """A handler must exist for the wake-up descriptor to be written."""
 
 
-def _ended() -> Iterator[tuple[int, int]]:
-    """Yields children that have ended, with their status."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            yield pid, status
-
-
 def _kill_orphans(guests: Collection[int]) -> None:
     """Ends all children but `guests`, and what they leave behind in turn: it is ours when they have ended."""
     while orphans := [child for child in children(os.getpid()) if child not in guests]:
@@ -230,7 +239,9 @@ def _kill_orphans(guests: Collection[int]) -> None:
                 os.kill(child, signal.SIGKILL)
         for child in orphans:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(child, 0)
+                # Not one after the other: process 1 of a namespace ends when we have waited for the guest in it.
+                os.waitpid(child, os.WNOHANG)
+        time.sleep(0.0005)
 
 
 if __name__ == "__main__":
