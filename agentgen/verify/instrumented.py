@@ -26,7 +26,7 @@ from agentgen.verify.session import Session
 from agentgen.verify.timing import Race
 
 LONGEST_RECORDED_S = 20.0
-RECORDED_S = 0.15
+RECORDED_S = 0.1
 """Of calls under a CPU's sampler, which sees 250 to 500 moments in a second of processor time."""
 MOST_WINDOWS = 5
 

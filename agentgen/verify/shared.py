@@ -6,7 +6,7 @@ import fcntl
 import mmap
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -72,7 +72,7 @@ class Region:
             "region": self.name,
             "nbytes": self.nbytes,
             "gaps": self._gaps,
-            "slots": [asdict(slot) for slot in self.slots],
+            "slots": [vars(slot) for slot in self.slots],
         }
 
     def close(self) -> None:

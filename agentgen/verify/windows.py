@@ -40,13 +40,14 @@ def model_of(workload: str, twin: bool) -> str:
 
 
 def message_of(rig: Rig, calls: int, shot: int) -> dict[str, Any]:
-    """Returns the command for a window of so many calls; `shot` numbers a gated one, else 0."""
+    """Returns the command for a window of so many calls, with the sets that these come to; `shot` numbers a gated one,
+    else 0."""
     return {
         "do": "window",
         "workload": rig.reference.workload,
         "region": rig.region.name,
-        "inputs": rig.input_rows,
-        "outputs": rig.output_rows,
+        "inputs": rig.input_rows[:calls],
+        "outputs": rig.output_rows[:calls],
         "layouts": rig.reference.output_strides,
         "calls": calls,
         "shot": shot,

@@ -26,6 +26,8 @@ DTYPES: dict[str, torch.dtype] = {
     )
 }  # fmt: skip
 
+_libc = ctypes.CDLL(None, use_errno=True)
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -90,8 +92,7 @@ def map_host(fd: int, nbytes: int) -> torch.Tensor:
 
 
 def _forbid(address: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE), 0):  # PROT_NONE
+    if _libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE), 0):  # PROT_NONE
         raise OSError(ctypes.get_errno(), "mprotect of a guard page failed")
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -102,8 +102,8 @@ class Guest:
     def weights(self, message: Message, _: list[int]) -> Answer:
         """Gives the model the judge's values, then calls `prepare()` where it is defined."""
         model = self._models[message["workload"]]
-        slots = self._tensors(message["region"])
-        values = {name: slots[place] for name, place in message["assign"].items()}
+        base, slots = self._regions[message["region"]]
+        values = {name: slots[place].view(base) for name, place in message["assign"].items()}
         with torch.no_grad():
             candidate.set_state(model, values, load=message["load"])
             prepare = getattr(model, "prepare", None)
@@ -131,10 +131,10 @@ class Guest:
         """Runs or queues n calls; the deciding clock is not here."""
         model = self._models[message["workload"]]
         # Views made anew: whatever an earlier call did to the shape of its inputs is gone.
-        slots = self._tensors(message["region"])
+        base, slots = self._regions[message["region"]]
         # A place in the region, or the value of an argument that is no tensor.
-        inputs = [[slots[i] if isinstance(i, int) else i["value"] for i in row] for row in message["inputs"]]
-        outputs = [[slots[i] for i in row] for row in message["outputs"]]
+        inputs = [[slots[i].view(base) if isinstance(i, int) else i["value"] for i in row] for row in message["inputs"]]
+        outputs = [[slots[i].view(base) for i in row] for row in message["outputs"]]
         shot = window.Shot(self._gate, message["shot"]) if self._gate and message["shot"] else None
         keep = self._hold if message["hold"] else None
         if message["arm"]:
@@ -182,10 +182,6 @@ class Guest:
 
     def _hold(self, sources: window.Tensors, targets: window.Tensors) -> None:
         self._held.append((sources, targets))
-
-    def _tensors(self, region: str) -> Sequence[torch.Tensor]:
-        base, slots = self._regions[region]
-        return [slot.view(base) for slot in slots]
 
     def _synchronise(self) -> None:
         if self._device != "cpu":
