@@ -5,10 +5,12 @@ Not covered: the cache is never emptied, and a folder that somebody else can wri
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -30,13 +32,14 @@ def record(entries: Iterable[dict[str, Any]]) -> None:
 
 @functools.cache
 def _folder(base: str) -> Path:
-    """`base`/agentgen/jit, or a private temporary folder where that cannot be written."""
+    """`base`/agentgen/jit, or a folder of this process's own where that cannot be written."""
     folder = Path(os.path.expanduser(base)) / "agentgen" / "jit"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError:
         folder = Path(tempfile.mkdtemp(prefix="agentgen-jit-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 

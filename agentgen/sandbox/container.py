@@ -25,6 +25,7 @@ from docker.errors import DockerException, ImageNotFound
 from docker.types import LogConfig, Mount, Ulimit
 
 from agentgen.errors import ProtocolError, SandboxUnavailable
+from agentgen.sandbox import folders
 from agentgen.sandbox.guest import view
 from agentgen.sandbox.kin import children
 from agentgen.sandbox.wire import Channel
@@ -32,6 +33,7 @@ from agentgen.sandbox.wire import Channel
 PACKAGE = Path(__file__).parents[2]
 """Where the package lies that the judge itself is of."""
 LABEL = "agentgen.judge"
+FOLDER_LABEL = "agentgen.folder"
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
 PROCESSES = 4096
 MEMORY_SHARE = 0.75
@@ -71,6 +73,7 @@ class ZygoteContainer:
                 environment={**variables, "PYTHONPATH": str(PACKAGE)},
                 mounts=_mounts(folder, preload),
                 devices=[f"{path}:{path}:rw" for path in view.devices() if "nvidia" in path],
+                labels={LABEL: f"{os.getpid()} {_born(os.getpid())}", FOLDER_LABEL: str(folder)},
                 **_walls(),
             )
             self.channel = Channel(self._accepted(listener))
@@ -152,7 +155,6 @@ def _walls() -> dict[str, Any]:
     return {
         "detach": True,
         "auto_remove": False,  # what it said last is wanted if it does not start
-        "labels": {LABEL: f"{os.getpid()} {_born(os.getpid())}"},
         "network_mode": "none",
         "ipc_mode": "private",
         "read_only": True,
@@ -190,12 +192,13 @@ def _born(pid: int) -> str:
 
 
 def _remove_left_behind(client: Any) -> None:
-    """Removes containers whose judge was killed before it could."""
+    """Removes containers whose judge was killed before it could, and the folders that these worked in."""
     for container in client.containers.list(all=True, filters={"label": LABEL}):
         pid, _, born = container.labels[LABEL].partition(" ")
         if _born(int(pid)) != born:
             with contextlib.suppress(DockerException):
                 container.remove(force=True)
+                folders.remove(container.labels.get(FOLDER_LABEL, ""))
 
 
 def _wait_until_gone(client: Any, container: str) -> None:

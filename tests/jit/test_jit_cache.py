@@ -65,12 +65,13 @@ def test_processes_may_build_the_same_source_at_once(cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("gpp")
-def test_cache_folder_that_cannot_be_written_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_folder_that_cannot_be_written_is_replaced_by_one_that_goes_with_the_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    x = torch.ones(2)
-    jit.cpp(ADD).add(x, x, 2, 1.0)
-    assert x.tolist() == [2.0, 2.0]
+    (tmp_path / "temporary").mkdir()
+    places = {"XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path / "temporary")}
+    process = _other_process("-DREPLACED", **places)
+    assert process.communicate(timeout=120)[0] == "[2.0, 2.0]\n"
+    assert list((tmp_path / "temporary").glob("agentgen-*")) == []
 
 
 SCALE = 'extern "C" __global__ void scale(float* x, float a) { x[threadIdx.x] *= a; }'

@@ -79,9 +79,12 @@ def test_the_container_of_a_judge_that_was_killed_ends_and_goes_with_the_next_st
     owner.kill()
     owner.communicate()
     assert gone([zygote])
+    folder = Path(left.labels[container.FOLDER_LABEL])
+    assert folder.exists()
     sandbox = ProcessSandbox("cpu", isolation=Isolation.DOCKER)
     assert [one.id for one in ours(engine)] != [left.id]
     assert len(ours(engine)) == 1
+    assert not folder.exists()
     sandbox.close()
     assert eventually(lambda: ours(engine) == [])
 
