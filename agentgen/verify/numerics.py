@@ -124,19 +124,19 @@ class Pool:
 
     def _add_narrowly(self, out: torch.Tensor, oracle: torch.Tensor, by_torch: torch.Tensor) -> None:
         self._elements += oracle.numel()
-        squares, size, by_torch = oracle.square(), (out.double() - oracle).abs(), (by_torch.double() - oracle).abs()
-        scale = squares.mean(dim=-1, keepdim=True).sqrt() + oracle.abs()
-        sums = [x.sum() for x in (squares, size.square(), by_torch.square())]
-        # What is not finite stays so in the sums.
-        worst = torch.where(size == 0, 0.0, size / scale).max()
-        norm, error, torch_error, worst = torch.stack([*sums, worst]).tolist()  # waits for a GPU once
-        self._norm += norm
-        self._error += error
-        self._torch_error += torch_error
+        # As few passes as torch allows: on a GPU this is most of a check. What is not finite stays so in the norms.
+        size, by_torch = (out - oracle).abs_(), by_torch - oracle
+        rows = torch.linalg.vector_norm(oracle, dim=-1, keepdim=True)
+        rms = (rows / math.sqrt(oracle.shape[-1])).clamp_(min=torch.finfo(torch.float64).tiny)
+        norms = [torch.linalg.vector_norm(x) for x in (rows, size, by_torch)]
+        worst = (size / oracle.abs().add_(rms)).max()
+        *squares, worst = torch.stack([*(norm.square() for norm in norms), worst]).tolist()  # waits for a GPU once
+        sums = zip((self._norm, self._error, self._torch_error), squares, strict=True)
+        self._norm, self._error, self._torch_error = (old + more for old, more in sums)
         own = worst
         if not self.must_be_exact and not worst <= ELEMENT_FACTOR * FLOOR[self.arithmetic]:  # where sums cancel
-            slack = TORCH_FACTOR * by_torch.max()
-            own = torch.where(size <= slack, 0.0, (size - slack) / scale).max().item()
+            slack = TORCH_FACTOR * by_torch.abs_().max()
+            own = ((size - slack).clamp_(min=0) / oracle.abs().add_(rms)).max().item()
         for arithmetic in self._classes:
             found = worst if _tighter(arithmetic, self.arithmetic) else own
             self._worst[arithmetic] = max(self._worst[arithmetic], math.inf if math.isnan(found) else found)
@@ -155,7 +155,7 @@ class Pool:
         self._error += difference.square().sum().item()
         self._torch_error += (by_torch.double() - oracle).square().sum().item()
         self._norm += oracle.square().sum().item()
-        scale, size = oracle.abs() + _row_rms(oracle), difference.abs()
+        scale, size = oracle.abs() + oracle.square().mean(dim=-1, keepdim=True).sqrt(), difference.abs()
         for arithmetic in self._classes:
             slack = torch.zeros_like(terms)
             if not self.must_be_exact:
@@ -295,7 +295,3 @@ def _tighter(one: Arithmetic, other: Arithmetic) -> bool:
 def _worst_ratio(difference: torch.Tensor, scale: torch.Tensor) -> float:
     ratio = torch.where(scale > 0, difference / scale, 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
     return max(0.0, ratio.max().item()) if ratio.numel() else 0.0
-
-
-def _row_rms(x: torch.Tensor) -> torch.Tensor:
-    return x.square().mean(dim=-1, keepdim=True).sqrt()
