@@ -234,7 +234,8 @@ class Session:
         if not self.page:
             return
         torch.cuda.synchronize()
-        idle = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        held = torch.cuda.memory_stats_as_nested_dict()  # flat, as for its parts alone, it takes 0.5 ms of Python
+        idle = held["reserved_bytes"]["all"]["current"] - held["allocated_bytes"]["all"]["current"]
         if idle > SPARE * torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory:
             torch.cuda.empty_cache()
 
