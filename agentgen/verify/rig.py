@@ -155,9 +155,9 @@ class Rig:
         for x, seen in zip(self.private[which], self.inputs[which], strict=True):
             seen.copy_(x)
 
-    def repeat_inputs(self, sets: int) -> None:
-        """Has the first `sets` sets hold what the first holds: the same content at other addresses."""
-        for k in range(1, sets):
+    def repeat_inputs(self) -> None:
+        """Has every set hold what the first holds: the same content at other addresses."""
+        for k in range(1, self.sets):
             self.private[k] = self.private[0]
             self.show_inputs(k)
 

@@ -22,8 +22,6 @@ from agentgen.verify.session import Session
 
 REPEATS = 32
 """Calls that are looked at where two calls did not agree bit by bit."""
-ADDRESSES = 8
-"""At which the same content is looked at, if a rig has so many sets."""
 HELD = 2
 """Outputs that are held at once: a rig has two sets at least."""
 LATER = 66
@@ -183,15 +181,14 @@ def same_answer(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
     Does not catch: a race that comes out alike in every one of these calls.
     """
     rig.draw_inputs(Family.NORMAL, 1)
-    sets = min(rig.sets, ADDRESSES)
-    rig.repeat_inputs(sets)
+    rig.repeat_inputs()
     first: list[torch.Tensor] | None = None
     right: Truth | None = None
     different = 0
-    for _ in range(2):
-        rig.poison_outputs(range(sets))
-        session.run(rig, sets)
-        for which in range(sets):
+    for _ in range(2):  # at all addresses: what is wrong once in 128 calls is found by their number
+        rig.poison_outputs()
+        session.run(rig, rig.sets)
+        for which in range(rig.sets):
             out = rig.snapshot(which)
             first = first or out
             if all(torch.equal(bits(a), bits(b)) for a, b in zip(first, out, strict=True)):
@@ -200,13 +197,13 @@ def same_answer(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
             right = right or truth(rig.reference, rig.private[0], rig.source)
             _require_same(_wrong(rig, right, out, arithmetic), f"at set {which}")
     if not right:
-        return f"{2 * sets} calls at {sets} addresses gave the same bits"
+        return f"{2 * rig.sets} calls at {rig.sets} addresses gave the same bits"
     for call in range(REPEATS):
-        if call % sets == 0:
-            rig.poison_outputs(range(sets))
-            session.run(rig, sets)
-        _require_same(_wrong(rig, right, rig.snapshot(call % sets), arithmetic), f"call {call + 1} of {REPEATS}")
-    return f"{different} of {2 * sets} calls differ in bits; {REPEATS} more are all within the gates"
+        if call % rig.sets == 0:
+            rig.poison_outputs()
+            session.run(rig, rig.sets)
+        _require_same(_wrong(rig, right, rig.snapshot(call % rig.sets), arithmetic), f"call {call + 1} of {REPEATS}")
+    return f"{different} of {2 * rig.sets} calls differ in bits; {REPEATS} more are all within the gates"
 
 
 def _require_same(wrong: list[str], where: str) -> None:
