@@ -97,7 +97,8 @@ def faulty(honest: Entry, fault: str) -> Entry:
 
 
 def faults(honest: Sequence[Entry], device: str, quick: int, endless: int) -> list[Entry]:
-    """Returns faults of each kind in turn, in honest candidates in turn."""
+    """Returns faults of each kind in turn, in honest candidates in turn: in those whose `ModelNew` can be derived from."""
     kind = device_type(device)
+    honest = [entry for entry in honest if "class ModelNew(" in entry.candidate.source]
     wanted = [*islice(cycle(QUICK[kind]), quick), *islice(cycle(ENDLESS[kind]), endless)]
     return [faulty(entry, fault) for entry, fault in zip(cycle(honest), wanted, strict=False)]
