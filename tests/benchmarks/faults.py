@@ -97,7 +97,7 @@ def faulty(honest: Entry, fault: str) -> Entry:
 
 
 def faults(honest: Sequence[Entry], device: str, quick: int, endless: int) -> list[Entry]:
-    """Returns faults of each kind in turn, in honest candidates in turn: in those whose `ModelNew` can be derived from."""
+    """Returns faults of each kind in turn, in honest candidates in turn, where their `ModelNew` can be derived from."""
     kind = device_type(device)
     honest = [entry for entry in honest if "class ModelNew(" in entry.candidate.source]
     wanted = [*islice(cycle(QUICK[kind]), quick), *islice(cycle(ENDLESS[kind]), endless)]
