@@ -20,7 +20,8 @@ from agentgen.records.run import Isolation
 from agentgen.sandbox.process import CACHE, ProcessSandbox
 from agentgen.sandbox.protocol import Guest
 
-BUILD_S = 180.0
+LEFT_S = 20.0
+"""To build in once the candidate's turn has come: it had a whole evaluation before."""
 SPARE_CORES = 4
 """With fewer a compiler would take turns with whoever queues the kernels of timed windows."""
 
@@ -51,12 +52,12 @@ class Builder:
             self._guest.post({"do": "load", "source": candidate.source, "arithmetic": arithmetic.value})
 
     def take(self, candidate: Candidate) -> Path | None:
-        """Returns the cache of a candidate that was begun, once it is built; its guest has ended then."""
+        """Returns the cache of a candidate that was begun, if it is built soon; its guest has ended then."""
         if self._guest is None or self._candidate != candidate.id:
             return None
         cache = Path(self._kept.name, candidate.id)
         try:
-            self._guest.answer(BUILD_S)
+            self._guest.answer(LEFT_S)
             os.rename(self._guest.scratch / CACHE, cache)
         except (ProtocolError, TimeoutError, OSError):  # it does not build, or has built nothing
             return None
