@@ -51,7 +51,8 @@ def processes(temporary: Path) -> dict[int, str]:
     """Returns the module that each judge, zygote and guest runs, of those that keep what is temporary there."""
     found: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone meanwhile; a zombie has an empty environment
+        # Gone meanwhile; a zombie has an empty environment, and one that ends between the two has no command.
+        with contextlib.suppress(OSError, IndexError):
             if f"TMPDIR={temporary}" in (folder / "environ").read_text():
                 found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")[2]
     return found
