@@ -207,8 +207,8 @@ def race(
         if on_cpu:
             session.guest.pause()  # a CPU guest cannot slow the baseline's windows
         audit.judge()
-        # Whatever a guest did to the pages, they are there before a baseline copies.
-        watch.rig.poison_outputs(range(min(watch.rig.sets, max(lengths.values()))))
+        # Whatever a guest did to the pages, they are there before a baseline, or the bare copy, writes to them.
+        watch.rig.poison_outputs(range(min(watch.rig.sets, max(calls, *lengths.values()))))
         for name, call in baselines.items():
             raced[name].append(1e6 * watch.seconds(call, lengths[name]) / lengths[name])
         if pair % COPY_EVERY == 0:
