@@ -15,8 +15,13 @@ The only place on the orchestrator's side that reads the environment. A layer is
         rounds = 3
         effort = "full"
         sandbox = "none"                    # candidates can do what you can
+        budget_usd = 2.5                    # a run asks no model for more than these
+        budget_tokens = 500000
+        budget_minutes = 30
+        max_candidates = 40
 
     AGENTGEN_STORE  AGENTGEN_BASE_URL  AGENTGEN_MODEL  AGENTGEN_PROBLEMS  OPENAI_API_KEY
+    AGENTGEN_BUDGET_USD  AGENTGEN_BUDGET_TOKENS  AGENTGEN_BUDGET_MINUTES  AGENTGEN_MAX_CANDIDATES
 
 Imports no pydantic: `agentgen --help` would pay for it. A key belongs into the environment, never into a file.
 """
@@ -28,10 +33,13 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from agentgen.errors import BadConfig
+
+Number = TypeVar("Number", int, float)
 
 FILE = "agentgen.toml"
 PACKAGE = Path(__file__).resolve().parent
@@ -40,6 +48,7 @@ LANGUAGES = ("triton", "cuda", "cpp")
 ARITHMETICS = ("fp32", "tf32", "fp16", "bf16")
 EFFORTS = ("quick", "full")
 SANDBOXES = ("jail", "docker", "none")
+CAPS = ("budget_usd", "budget_tokens", "budget_minutes", "max_candidates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,10 @@ class Layer:
     rounds: int | None = None
     effort: str | None = None
     sandbox: str | None = None
+    budget_usd: float | None = None
+    budget_tokens: int | None = None
+    budget_minutes: float | None = None
+    max_candidates: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,11 @@ class Settings:
     """None: as `effort` says."""
     effort: str = "quick"
     sandbox: str = "jail"
+    budget_usd: float | None = None
+    """None, as the three below: no cap."""
+    budget_tokens: int | None = None
+    budget_minutes: float | None = None
+    max_candidates: int | None = None
 
 
 def here(flags: Layer) -> Settings:
@@ -100,6 +118,8 @@ def load(flags: Layer, environment: Mapping[str, str], folder: Path) -> Settings
         )
     if said.rounds is not None and said.rounds < 1:
         raise BadConfig(f"rounds is {said.rounds}; a run has at least 1 round")
+    for name in CAPS:
+        _check_cap(name, getattr(said, name))
     root = repository()
     results = (root if root and folder.resolve().is_relative_to(root) else folder) / "results"
     return Settings(
@@ -115,7 +135,17 @@ def load(flags: Layer, environment: Mapping[str, str], folder: Path) -> Settings
         rounds=said.rounds,
         effort=said.effort or "quick",
         sandbox=said.sandbox or "jail",
+        budget_usd=said.budget_usd,
+        budget_tokens=said.budget_tokens,
+        budget_minutes=said.budget_minutes,
+        max_candidates=said.max_candidates,
     )
+
+
+def _check_cap(name: str, value: float | None) -> None:
+    """Raises BadConfig where a cap can mean nothing: 0, less, not a number, or infinite."""
+    if value is not None and not 0 < value < inf:
+        raise BadConfig(f"{name} is {value}; a cap is more than 0 (leave --{name.replace('_', '-')} out for none)")
 
 
 def repository() -> Path | None:
@@ -132,7 +162,25 @@ def _from_environment(environment: Mapping[str, str], folder: Path) -> Layer:
         base_url=environment.get("AGENTGEN_BASE_URL") or None,
         store=environment.get("AGENTGEN_STORE") or None,
         problems=folder / Path(problems).expanduser() if problems else None,
+        budget_usd=_number_of(environment, "AGENTGEN_BUDGET_USD", float),
+        budget_tokens=_number_of(environment, "AGENTGEN_BUDGET_TOKENS", int),
+        budget_minutes=_number_of(environment, "AGENTGEN_BUDGET_MINUTES", float),
+        max_candidates=_number_of(environment, "AGENTGEN_MAX_CANDIDATES", int),
     )
+
+
+def _number_of(environment: Mapping[str, str], name: str, read: Callable[[str], Number]) -> Number | None:
+    """Returns a number of the environment; None where it is unset.
+
+    Raises:
+        BadConfig: it is none; names the variable.
+    """
+    text = environment.get(name)
+    try:
+        return read(text) if text else None
+    except ValueError:
+        whole = "whole " if read is int else ""
+        raise BadConfig(f"{name} is {text!r}, which is no {whole}number") from None
 
 
 def _from_file(folder: Path) -> Layer:
@@ -188,6 +236,12 @@ def _count(_file: Path, value: object) -> int:
     return value
 
 
+def _amount(_file: Path, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError("must be a number")
+    return float(value)
+
+
 def _among(*known: str) -> Callable[[Path, object], str]:
     def read(file: Path, value: object) -> str:
         if (text := _text(file, value)) not in known:
@@ -212,4 +266,8 @@ _READERS: dict[str, Callable[[Path, object], object]] = {
     "rounds": _count,
     "effort": _among(*EFFORTS),
     "sandbox": _among(*SANDBOXES),
+    "budget_usd": _amount,
+    "budget_tokens": _count,
+    "budget_minutes": _amount,
+    "max_candidates": _count,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -12,17 +11,20 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from agentgen.config import Settings
-from agentgen.errors import AgentgenError, BadConfig, BadInput, DeviceNotFound
+from agentgen.config import Layer, Settings
+from agentgen.errors import AgentgenError, BadConfig, BadInput
 from agentgen.models.chat import ChatModel
 from agentgen.models.mailbox import MailboxModel
 from agentgen.models.recorded import RecordedModel
 from agentgen.records.candidate import DEFAULT_LANGUAGES, Language
-from agentgen.records.problem import Arithmetic, DeviceType, Problem
-from agentgen.records.run import Effort, Isolation, Plan, Run
+from agentgen.records.problem import Arithmetic, Problem
+from agentgen.records.run import Caps, Effort, Isolation, Plan, Run
 from agentgen.store import catalog, foreign, transfer
 from agentgen.store.ledger import Ledger, open_ledger
-from agentgen.workers.local import Inspector, LocalJudge, devices
+from agentgen.workers.devices import device_type, find_devices
+from agentgen.workers.local import Inspector, LocalJudge
+from agentgen.workers.pool import Pool
+from agentgen.workers.programs import Programs
 
 RECORDED = "recorded"
 MAILBOX = "mailbox"
@@ -84,38 +86,11 @@ def is_foreign(given: str) -> bool:
 
 
 def require_admitted(problem: Problem, device: str, arithmetic: Arithmetic) -> None:
-    """Raises BadInput with the reason where a problem cannot be judged."""
-    with Inspector(device) as inspector:
+    """Raises BadInput with the reason where a problem cannot be judged on a device, or on the first of several."""
+    with Inspector(device.split(",")[0]) as inspector:
         admission = inspector.admit(problem, arithmetic)
     if admission.reasons:
         raise BadInput(f"{problem.name} cannot be judged: {'; '.join(admission.reasons)}; --force takes it anyway")
-
-
-def find_device(wanted: str, languages: tuple[Language, ...] = ()) -> str:
-    """Returns the device to use: `cpu` or `cuda:N`.
-
-    Args:
-        wanted: `auto`, `cpu`, `cuda` or `cuda:N`.
-        languages: that the candidates are in, if known: C++ ones run on a CPU.
-
-    Raises:
-        BadInput: no such kind of device.
-        DeviceNotFound: this machine has it not.
-    """
-    found = devices()
-    if wanted == "auto":
-        return "cpu" if languages and set(languages) == {Language.CPP} else found[0]
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", wanted):
-        raise BadInput(f"unknown device {wanted}: give auto, cpu or cuda:N")
-    device = "cuda:0" if wanted == "cuda" else wanted
-    if device not in found:
-        raise DeviceNotFound(f"no device {device} on this machine; it has {', '.join(found)}")
-    return device
-
-
-def device_type(device: str) -> DeviceType:
-    """Returns the kind of a resolved device."""
-    return "cpu" if device == "cpu" else "cuda"
 
 
 def find_arithmetic(settings: Settings, problem: Problem, device: str) -> Arithmetic:
@@ -134,7 +109,7 @@ def new_run(settings: Settings, given: str) -> Run:
     """
     problem = find_problem(settings, given)
     languages = tuple(dict.fromkeys(Language(name) for name in settings.languages))
-    device = find_device(settings.device, languages)
+    device = ",".join(find_devices(settings.device, languages))
     if device != "cpu" and Language.CPP in languages:
         raise BadInput(f"C++ candidates run on a CPU, not on {device}: give --device cpu, or leave --language cpp out")
     plan = PLANS[effort := Effort(settings.effort)]
@@ -147,9 +122,22 @@ def new_run(settings: Settings, given: str) -> Run:
         languages=languages or DEFAULT_LANGUAGES[device_type(device)],
         models=chosen_models(settings, catalog.recording(given, settings.problems)),
         plan=plan.model_copy(update={"rounds": settings.rounds}) if settings.rounds else plan,
+        caps=given_caps(settings, Caps()),
         effort=effort,
         created=now,
     )
+
+
+def given_caps(given: Settings | Layer, before: Caps) -> Caps:
+    """Returns the caps of a run: what is given, over what it had before. For a run that goes on, only its command line
+    gives: what a file or the environment says was asked when it began."""
+    caps = Caps(
+        usd=given.budget_usd,
+        tokens=given.budget_tokens,
+        minutes=given.budget_minutes,
+        candidates=given.max_candidates,
+    )
+    return before.model_copy(update=caps.model_dump(exclude_none=True))
 
 
 def chosen_models(settings: Settings, recording: Path) -> tuple[str, ...]:
@@ -280,6 +268,20 @@ def store_shown(settings: Settings) -> str:
     return make_url(settings.store).render_as_string(hide_password=True)
 
 
-def judge(settings: Settings, problem: Problem, device: str, arithmetic: Arithmetic, effort: Effort) -> LocalJudge:
-    """Returns the judge of a problem on a device; a context manager, its program starts when first needed."""
-    return LocalJudge(problem, device, arithmetic, effort, Isolation(settings.sandbox))
+def judge(
+    settings: Settings,
+    problem: Problem,
+    device: str,
+    arithmetic: Arithmetic,
+    effort: Effort,
+    programs: Programs | None = None,
+) -> LocalJudge:
+    """Returns the judge of a problem on a device; a context manager, its program starts when first needed, of its own
+    or among `programs`."""
+    return LocalJudge(problem, device, arithmetic, effort, Isolation(settings.sandbox), programs)
+
+
+def run_judge(settings: Settings, run: Run, places: tuple[str, ...]) -> LocalJudge | Pool:
+    """Returns who judges a run's candidates on some devices of this machine; a context manager, as of `judge`."""
+    judges = {place: judge(settings, run.problem, place, run.arithmetic, run.effort) for place in places}
+    return Pool(judges) if len(judges) > 1 else judges[places[0]]

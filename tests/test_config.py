@@ -9,7 +9,7 @@ import pytest
 
 from agentgen import config
 from agentgen.cli.options import ArithmeticName, EffortName, LanguageName
-from agentgen.config import Layer, load
+from agentgen.config import Layer, Settings, load
 from agentgen.errors import BadConfig
 from agentgen.records.candidate import Language
 from agentgen.records.problem import Arithmetic
@@ -39,6 +39,41 @@ def test_each_layer_wins_over_the_ones_below(tmp_path: Path) -> None:
     assert settings.model == ("flag",)
     assert settings.store == "sqlite:///environment.db"
     assert (settings.rounds, settings.device) == (3, "cpu")
+
+
+def test_caps_come_from_every_layer_and_there_are_none_by_themselves(tmp_path: Path) -> None:
+    def caps(settings: Settings) -> tuple[float | None, ...]:
+        return settings.budget_usd, settings.budget_tokens, settings.budget_minutes, settings.max_candidates
+
+    assert caps(load(Layer(), {"AGENTGEN_BUDGET_USD": ""}, tmp_path)) == (None, None, None, None)
+    write(tmp_path, "[agentgen]\nbudget_usd = 2\nbudget_tokens = 500_000\nbudget_minutes = 1.5\nmax_candidates = 4\n")
+    assert caps(load(Layer(), {}, tmp_path)) == (2.0, 500_000, 1.5, 4)
+    environment = {
+        "AGENTGEN_BUDGET_USD": "0.5",
+        "AGENTGEN_BUDGET_TOKENS": "20000",
+        "AGENTGEN_BUDGET_MINUTES": "3",
+        "AGENTGEN_MAX_CANDIDATES": "9",
+    }
+    assert caps(load(Layer(), environment, tmp_path)) == (0.5, 20_000, 3.0, 9)
+    assert caps(load(Layer(budget_usd=0.25, max_candidates=2), environment, tmp_path)) == (0.25, 20_000, 3.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("AGENTGEN_BUDGET_USD", "much", "AGENTGEN_BUDGET_USD is 'much', which is no number"),
+        ("AGENTGEN_BUDGET_USD", "0", "budget_usd is 0.0; a cap is more than 0"),
+        ("AGENTGEN_BUDGET_USD", "nan", "budget_usd is nan"),
+        ("AGENTGEN_BUDGET_TOKENS", "1.5", "AGENTGEN_BUDGET_TOKENS is '1.5', which is no whole number"),
+        ("AGENTGEN_BUDGET_TOKENS", "-1", "budget_tokens is -1"),
+        ("AGENTGEN_BUDGET_MINUTES", "inf", "budget_minutes is inf"),
+        ("AGENTGEN_MAX_CANDIDATES", "0", "max_candidates is 0"),
+    ],
+)
+def test_a_cap_that_can_mean_nothing_is_refused(tmp_path: Path, name: str, text: str, says: str) -> None:
+    with pytest.raises(BadConfig) as caught:
+        load(Layer(), {name: text}, tmp_path)
+    assert says in str(caught.value)
 
 
 def test_the_nearest_file_above_counts_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
@@ -76,6 +111,10 @@ def test_a_key_is_read_but_never_shown(tmp_path: Path) -> None:
         ("[agentgen]\nrounds = '3'\n", "rounds = '3': must be a whole number"),
         ("[agentgen]\nrounds = true\n", "must be a whole number"),
         ("[agentgen]\nrounds = 0\n", "at least 1"),
+        ("[agentgen]\nbudget_usd = '2'\n", "budget_usd = '2': must be a number"),
+        ("[agentgen]\nbudget_minutes = true\n", "budget_minutes = True: must be a number"),
+        ("[agentgen]\nbudget_tokens = 1.5\n", "budget_tokens = 1.5: must be a whole number"),
+        ("[agentgen]\nbuget_usd = 2\n", "unknown key buget_usd; did you mean budget_usd?"),
         ("[agentgen]\neffort = 'huge'\n", "must be one of quick, full"),
         ("[agentgen]\nsandbox = 'chroot'\n", "must be one of jail, docker, none"),
         ("[agentgen]\nlanguages = ['cobol']\n", "must be one of triton, cuda, cpp"),

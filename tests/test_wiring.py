@@ -10,11 +10,11 @@ import pytest
 
 from agentgen import wiring
 from agentgen.config import Layer, Settings, load
-from agentgen.errors import BadInput, DeviceNotFound, NothingRecorded
+from agentgen.errors import BadInput, NothingRecorded
 from agentgen.models.mailbox import MailboxModel
 from agentgen.records.candidate import Language
 from agentgen.records.problem import Arithmetic
-from agentgen.records.run import Plan
+from agentgen.records.run import Caps, Plan
 
 
 def settings(folder: Path, flags: Layer | None = None, environment: dict[str, str] | None = None) -> Settings:
@@ -34,21 +34,18 @@ def test_effort_sets_the_plan_and_rounds_overrides_it(tmp_path: Path) -> None:
     assert run.plan == Plan(rounds=7, parents=4, ideas=6, next_ideas=4, repairs=3)
 
 
+def test_caps_are_kept_with_the_run_and_given_anew_replace_its_own(tmp_path: Path) -> None:
+    assert wiring.new_run(settings(tmp_path), "conv2d").caps == Caps()
+    caps = wiring.new_run(settings(tmp_path, Layer(budget_usd=0.5, budget_tokens=20_000)), "conv2d").caps
+    assert caps == Caps(usd=0.5, tokens=20_000)
+    given = Layer(budget_tokens=40_000, budget_minutes=1.5, max_candidates=3)
+    assert wiring.given_caps(given, caps) == Caps(usd=0.5, tokens=40_000, minutes=1.5, candidates=3)
+    assert wiring.given_caps(Layer(), caps) == caps
+
+
 def test_a_language_named_twice_is_written_in_once(tmp_path: Path) -> None:
     run = wiring.new_run(settings(tmp_path, Layer(languages=("triton", "cpp", "triton"))), "matmul")
     assert run.languages == (Language.TRITON, Language.CPP)
-
-
-def test_cpp_alone_goes_to_the_cpu_whatever_else_is_there(tmp_path: Path) -> None:
-    assert wiring.find_device("auto", (Language.CPP,)) == "cpu"
-
-
-@pytest.mark.parametrize(
-    ("wanted", "error"), [("tpu", BadInput), ("cuda:x", BadInput), ("", BadInput), ("cuda:99", DeviceNotFound)]
-)
-def test_a_device_that_is_not_there_is_told_from_one_that_cannot_be(wanted: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        wiring.find_device(wanted)
 
 
 def test_models_are_the_ones_named_and_a_server_wants_a_name(tmp_path: Path) -> None:

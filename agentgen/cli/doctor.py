@@ -20,8 +20,9 @@ from agentgen.errors import AgentgenError, MachineFailure
 from agentgen.records.machine import Ceilings, Machine
 from agentgen.report import figures
 from agentgen.report.layout import table
+from agentgen.workers.devices import devices
 from agentgen.workers.local import calibrate as measure
-from agentgen.workers.local import describe, devices
+from agentgen.workers.local import describe
 
 NOT_USABLE = 2
 

@@ -10,14 +10,16 @@ from cyclopts import Parameter
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
-from agentgen.cli.options import Device, Json, Sandbox
+from agentgen.cli.options import Devices, Json, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput
-from agentgen.records.run import Effort
+from agentgen.records.run import Effort, Isolation
 from agentgen.report.evaluation import evaluation, summary
 from agentgen.scoring import batch, cases
+from agentgen.workers.devices import device_type, find_devices
 from agentgen.workers.local import LocalJudge
+from agentgen.workers.programs import Programs
 
 UNEXPECTED = 1
 
@@ -26,7 +28,7 @@ def evaluate(
     dataset: Path,
     /,
     *,
-    device: Device = None,
+    device: Devices = None,
     sandbox: Sandbox = None,
     only: Annotated[tuple[str, ...], Parameter(negative="", help="Cases whose names contain this; repeatable.")] = (),
     save: Annotated[Path | None, Parameter(help="File to write the whole report to, as JSON.")] = None,
@@ -39,21 +41,28 @@ def evaluate(
     """
     console = screen()
     settings = config.here(Layer(device=device, sandbox=sandbox))
-    place = wiring.find_device(settings.device)
+    places = find_devices(settings.device)
+    kind = device_type(places[0])
     every = cases.load(dataset)
-    chosen = cases.on_device(cases.named(every, only) if only else every, wiring.device_type(place))
+    chosen = cases.on_device(cases.named(every, only) if only else every, kind)
     if not chosen.cases:
-        raise BadInput(f"{dataset} has no such case that a {wiring.device_type(place)} could decide")
-    console.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {place}")
+        raise BadInput(f"{dataset} has no such case that a {kind} could decide")
+    console.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
 
-    def open_judge(folder: Path) -> LocalJudge:
+    programs = {place: Programs(place, Isolation(settings.sandbox)) for place in places}
+
+    def open_judge(place: str, folder: Path) -> LocalJudge:
         problem = wiring.find_problem(settings, str(folder))
-        return wiring.judge(settings, problem, place, wiring.find_arithmetic(settings, problem, place), Effort.QUICK)
+        arithmetic = wiring.find_arithmetic(settings, problem, place)
+        return wiring.judge(settings, problem, place, arithmetic, Effort.QUICK, programs[place])
 
     def on_verdict(subject: cases.Subject, verdict: cases.Verdict) -> None:
         console.print(f"{subject.kernel.parent.name}/{subject.kernel.stem}: {verdict.outcome}", style="dim")
 
-    report = batch.judge_all(chosen, dataset.parent, open_judge, on_verdict)
+    def at_end(place: str) -> None:
+        programs[place].close()
+
+    report = batch.judge_all(chosen, dataset.parent, open_judge, on_verdict, places, at_end)
     report.experiment_metadata = {**(report.experiment_metadata or {}), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     if save:
         batch.save(report, save)

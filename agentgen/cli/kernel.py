@@ -17,6 +17,7 @@ from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
 from agentgen.records.trial import Depth
 from agentgen.report.trial import findings, trial_json
+from agentgen.workers.devices import find_device
 
 REJECTED = 1
 
@@ -73,7 +74,7 @@ def _subject(asked: Asked) -> Subject:
         problem = wiring.find_problem(settings, problem_name)
     source = _read(path)
     language = Language(asked.language) if asked.language else guess(source)
-    device = wiring.find_device(settings.device, (language,) if language else ())
+    device = find_device(settings.device, (language,) if language else ())
     arithmetic = wiring.find_arithmetic(settings, problem, device)
     # No sign of a language: torch alone, or no Python at all. What it is called then makes no difference to the judge.
     candidate = Candidate(source=source, language=language or Language.CPP)
@@ -91,7 +92,7 @@ def decide(subject: Subject, asked: Asked, *, as_json: bool) -> int:
         console.print(f"{stage} …", style="dim")
 
     with wiring.judge(config.here(asked.layer), problem, device, arithmetic, asked.effort) as judge:
-        workload = judge.target().workload
+        workload = judge.target(on_stage).workload
         if workload != problem.main.name:
             console.print(f"timed at workload {workload!r}: the device has too little memory for main")
         trial = judge.evaluate(candidate, on_stage, timing=asked.timing, depth=asked.depth)

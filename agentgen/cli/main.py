@@ -1,6 +1,6 @@
 """`agentgen`: takes the command line apart, and turns every way a command can end into an exit code.
 
-    0    done; verify, bench, reverify: the kernel was accepted
+    0    done, or stopped by a cap of the run; verify, bench, reverify: the kernel was accepted
     1    verify, bench, reverify: the kernel was rejected; eval: a verdict was not the one that is due
     2    bad usage, or a machine, store or model that cannot be used: one line says what and what to do
     70   a fault in agentgen itself: the only case with a traceback

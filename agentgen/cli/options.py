@@ -31,6 +31,16 @@ Models = Annotated[
     ),
 ]
 Device = Annotated[str | None, Parameter(help="auto, cpu or cuda:N. [default: auto, a GPU if there is one]")]
+Devices = Annotated[
+    str | None,
+    Parameter(
+        name="--device",
+        help="auto, cpu, cuda:N, GPUs with commas between them, or cuda:all. [default: auto, a GPU if there is one]",
+    ),
+]
+OtherDevices = Annotated[
+    str | None, Parameter(name="--device", help="As for solve, of the same kind. [default: the run's own]")
+]
 ArithmeticOption = Annotated[
     ArithmeticName | None,
     Parameter(help="What kernels may compute in; decides error gate and baselines. [default: the problem's own]"),
@@ -39,6 +49,16 @@ Sandbox = Annotated[
     SandboxName | None,
     Parameter(help="jail, as far as Linux allows it; docker; or none: candidates can do what you can. [default: jail]"),
 ]
+BudgetUsd = Annotated[
+    float | None, Parameter(help="Ask no model for more than so many dollars in this run. [default: no limit]")
+]
+BudgetTokens = Annotated[
+    int | None, Parameter(help="Nor for more than so many tokens, input and output. [default: no limit]")
+]
+BudgetMinutes = Annotated[
+    float | None, Parameter(help="Send no request later than so many minutes from now. [default: no limit]")
+]
+MaxCandidates = Annotated[int | None, Parameter(help="Keep no more candidates than so many. [default: no limit]")]
 Wait = Annotated[
     bool,
     Parameter(negative="", show_default=False, help="Stay and look for answers in the mailbox instead of ending (75)."),

@@ -17,6 +17,7 @@ from agentgen.errors import BadInput
 from agentgen.records.problem import Problem, Scalar
 from agentgen.report.layout import table
 from agentgen.store import foreign
+from agentgen.workers.devices import find_device
 from agentgen.workers.local import Inspector
 
 REFUSED = 1
@@ -93,7 +94,7 @@ def take(
     files = foreign.references(path.expanduser())
     if name and len(files) > 1:
         raise BadInput(f"--name is for one problem, and {path} holds {len(files)}")
-    chosen = wiring.find_device(settings.device)
+    chosen = find_device(settings.device)
     console = screen()
     found: list[Found] = []
     with Inspector(chosen) as inspector:

@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
+import time
+
 from agentgen import config, wiring
-from agentgen.cli.options import Json, Sandbox, Wait
+from agentgen.cli.options import (
+    BudgetMinutes,
+    BudgetTokens,
+    BudgetUsd,
+    Json,
+    MaxCandidates,
+    OtherDevices,
+    Sandbox,
+    Wait,
+)
 from agentgen.cli.solve import carry_out
 from agentgen.config import Layer
+from agentgen.search.caps import require_prices
 
 
-def resume(run: str, /, *, sandbox: Sandbox = None, wait: Wait = False, json: Json = False) -> int:
+def resume(
+    run: str,
+    /,
+    *,
+    device: OtherDevices = None,
+    sandbox: Sandbox = None,
+    budget_usd: BudgetUsd = None,
+    budget_tokens: BudgetTokens = None,
+    budget_minutes: BudgetMinutes = None,
+    max_candidates: MaxCandidates = None,
+    wait: Wait = False,
+    json: Json = False,
+) -> int:
     """Go on with a run.
 
-    A run keeps its problem, device, languages and models; a finished one is only shown again.
+    A run keeps its problem, kind of device, languages, models and the caps that are not given anew; a finished one is
+    only shown again.
 
     Args:
         run: Id of a run, `latest`, or a run's folder.
     """
-    settings = config.here(Layer(sandbox=sandbox))
+    start_s = time.monotonic()
+    flags = Layer(
+        sandbox=sandbox,
+        budget_usd=budget_usd,
+        budget_tokens=budget_tokens,
+        budget_minutes=budget_minutes,
+        max_candidates=max_candidates,
+    )
+    settings = config.here(flags)
     with wiring.ledger(settings) as ledger:
         known, settings = wiring.find_run(settings, ledger, run)
-        return carry_out(known, settings, ledger, wiring.open_models(settings, known), wait=wait, as_json=json)
+        models = wiring.open_models(settings, known)
+        caps = wiring.given_caps(flags, known.caps)
+        require_prices(caps, models)
+        if caps != known.caps:
+            ledger.set_caps(known.id, caps)
+            known = known.model_copy(update={"caps": caps})
+        return carry_out(known, settings, ledger, models, start_s=start_s, device=device, wait=wait, as_json=json)

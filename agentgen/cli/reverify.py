@@ -15,6 +15,7 @@ from agentgen.errors import BadInput
 from agentgen.records.run import Effort
 from agentgen.records.trial import Depth
 from agentgen.report.table import best
+from agentgen.workers.devices import find_device
 
 
 def reverify(
@@ -46,6 +47,6 @@ def _best_of(given: str, layer: Layer) -> Subject:
         sources = {row.candidate.id: row.candidate for row in ledger.candidates(run.id)}
     if top is None:
         raise BadInput(f"run {run.id} has no ranked kernel; give PROBLEM and CANDIDATE")
-    device = wiring.find_device(layer.device) if layer.device else run.device
+    device = find_device(layer.device) if layer.device else run.device.split(",")[0]
     arithmetic = wiring.find_arithmetic(settings, run.problem, device) if layer.arithmetic else run.arithmetic
     return Subject(f"{top.candidate[:8]} of run {run.id}", run.problem, sources[top.candidate], device, arithmetic)

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import time
+
 from rich.console import Console
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
-from agentgen.cli.options import ArithmeticOption, Device, EffortName, Force, Json, Languages, Models, Sandbox, Wait
+from agentgen.cli.options import (
+    ArithmeticOption,
+    BudgetMinutes,
+    BudgetTokens,
+    BudgetUsd,
+    Devices,
+    EffortName,
+    Force,
+    Json,
+    Languages,
+    MaxCandidates,
+    Models,
+    Sandbox,
+    Wait,
+)
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import AgentgenError
 from agentgen.models.chat import ChatModel
 from agentgen.models.mailbox import replies, wait_for_another
-from agentgen.records.run import Run, RunStatus
+from agentgen.records.run import Capped, Caps, Run, RunStatus
+from agentgen.report.caps import capped_line, spent_line
 from agentgen.report.live import watching
 from agentgen.report.solution import read, solution_json, write_best
 from agentgen.report.table import end_table, verdict
+from agentgen.search.caps import require_prices
 from agentgen.search.loop import run_search
 from agentgen.store.ledger import Ledger
+from agentgen.workers.devices import run_devices
 
 WAITING = 75
 
@@ -28,11 +47,15 @@ def solve(
     *,
     language: Languages = (),
     model: Models = (),
-    device: Device = None,
+    device: Devices = None,
     arithmetic: ArithmeticOption = None,
     rounds: int | None = None,
     effort: EffortName | None = None,
     sandbox: Sandbox = None,
+    budget_usd: BudgetUsd = None,
+    budget_tokens: BudgetTokens = None,
+    budget_minutes: BudgetMinutes = None,
+    max_candidates: MaxCandidates = None,
     wait: Wait = False,
     force: Force = False,
     json: Json = False,
@@ -44,6 +67,7 @@ def solve(
         rounds: Rounds of ideas. [default: 2; with --effort full 5]
         effort: How wide and deep to search, and how many baselines to race. [default: quick]
     """
+    start_s = time.monotonic()
     flags = Layer(
         model=model or None,
         device=device,
@@ -52,60 +76,106 @@ def solve(
         rounds=rounds,
         effort=effort,
         sandbox=sandbox,
+        budget_usd=budget_usd,
+        budget_tokens=budget_tokens,
+        budget_minutes=budget_minutes,
+        max_candidates=max_candidates,
     )
     settings = config.here(flags)
     run = wiring.new_run(settings, problem)
     models = wiring.open_models(settings, run)
+    require_prices(run.caps, models)
     with wiring.ledger(settings) as ledger:
         if wiring.is_foreign(problem) and not force:
             wiring.require_admitted(run.problem, run.device, run.arithmetic)
         ledger.create_run(run)
-        return carry_out(run, settings, ledger, models, wait=wait, as_json=json)
+        return carry_out(run, settings, ledger, models, start_s=start_s, wait=wait, as_json=json)
 
 
 def carry_out(
-    run: Run, settings: Settings, ledger: Ledger, models: tuple[ChatModel, ...], *, wait: bool, as_json: bool
+    run: Run,
+    settings: Settings,
+    ledger: Ledger,
+    models: tuple[ChatModel, ...],
+    *,
+    start_s: float,
+    device: str | None = None,
+    wait: bool,
+    as_json: bool,
 ) -> int:
     """Searches as far as it goes, reports, and returns the exit code.
+
+    Args:
+        run: in the ledger.
+        settings: under which its files are found.
+        ledger: where it is kept.
+        models: of the run.
+        start_s: when this invocation began, by the monotonic clock.
+        device: others than the run's own.
+        wait: stay for answers in the mailbox.
+        as_json: print one JSON object.
 
     Raises:
         KeyboardInterrupt: the run is stopped; a note tells how to resume it.
         AgentgenError: so it is after a failure of machine, store or model.
     """
     console = screen()
-    _announce(console, run, models)
+    places = run_devices(run, device)
+    where = ", ".join(places)
+    _announce(console, run, where, models)
     mailboxes = wiring.mailboxes(settings, run)
     try:
-        judge = wiring.judge(settings, run.problem, run.device, run.arithmetic, run.effort)
+        judge = wiring.run_judge(settings, run, places)
         with wiring.packed(settings, ledger, run), judge:
             while True:
                 known = replies(mailboxes)
-                with watching(console, f"{run.problem.name} on {run.device}") as watch:
-                    result = run_search(ledger.run(run.id), ledger, models, judge, watch)
+                with watching(console, f"{run.problem.name} on {where}") as watch:
+                    result = run_search(
+                        ledger.run(run.id), ledger, models, judge, watch, lambda: time.monotonic() - start_s
+                    )
                 if not (wait and result.answers):
                     break
                 console.print(f"waiting for answers in {', '.join(map(str, mailboxes))} …", style="dim")
-                wait_for_another(mailboxes, known)
+                end_s = None if run.caps.minutes is None else start_s + 60 * run.caps.minutes
+                wait_for_another(mailboxes, known, end_s)
     except (KeyboardInterrupt, AgentgenError) as error:
         error.add_note(f"the run is stored; go on with: agentgen resume {run.id}")
         raise
-    return show(console, settings, ledger, run.id, as_json=as_json)
+    return show(console, settings, ledger, run.id, start_s=start_s, capped=result.capped, as_json=as_json)
 
 
-def show(console: Console, settings: Settings, ledger: Ledger, run_id: str, *, as_json: bool) -> int:
-    """Shows a run as it is stored now, writes the best kernel of one that is done, and returns the exit code."""
+def show(
+    console: Console,
+    settings: Settings,
+    ledger: Ledger,
+    run_id: str,
+    *,
+    start_s: float,
+    capped: Capped | None = None,
+    as_json: bool,
+) -> int:
+    """Shows a run as it is stored now, writes the best kernel of one that is done or that a cap stopped, for that is
+    what was asked for, and returns the exit code."""
     found = read(ledger, run_id)
+    minutes = (time.monotonic() - start_s) / 60
     # Before the end there is no best one, and a file of then would lie beside the one of later.
-    done = found.run.status is RunStatus.DONE
+    stopped = capped if found.run.status is RunStatus.STOPPED else None
+    done = found.run.status is RunStatus.DONE or stopped is not None
     kernel = write_best(found, wiring.run_folder(settings, found.run)) if done else None
     console.print(end_table(found.candidates, found.ideas, found.trials, console.width))
     console.print(verdict(found.evaluated))
+    if capped:
+        console.print(capped_line(capped))
+    if found.run.caps != Caps():
+        console.print(spent_line(found.spent, len(found.candidates), minutes))
     if found.run.target and found.run.target.workload != found.run.problem.main.name:
         console.print(f"timed at workload {found.run.target.workload!r}: the device has too little memory for main")
     if kernel:
         console.print(f"kernel: {kernel}")
     if as_json:
-        answer(solution_json(found, kernel))
+        answer(solution_json(found, kernel, minutes, capped))
+    if stopped:
+        console.print(f"go on with a higher cap: agentgen resume {run_id} {stopped.cap.value} …")
     if done:
         return 0
     for folder in wiring.mailboxes(settings, found.run):
@@ -114,8 +184,8 @@ def show(console: Console, settings: Settings, ledger: Ledger, run_id: str, *, a
     return WAITING
 
 
-def _announce(console: Console, run: Run, models: tuple[ChatModel, ...]) -> None:
-    console.print(f"run {run.id}: {run.problem.name} ({run.problem.title}) in {run.arithmetic.value} on {run.device}")
+def _announce(console: Console, run: Run, where: str, models: tuple[ChatModel, ...]) -> None:
+    console.print(f"run {run.id}: {run.problem.name} ({run.problem.title}) in {run.arithmetic.value} on {where}")
     console.print(f"languages: {', '.join(run.languages)}; model: {', '.join(model.name for model in models)}")
     if wiring.is_replayed(run):
         console.print("what the model says is recorded; what is measured is live")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from agentgen.records.chat import ChatReply, ChatRequest
@@ -28,3 +29,12 @@ class ChatModel(Protocol):
     def refuse(self, request: ChatRequest, reason: str) -> None:
         """Tells whoever answered that the reply to `request` could not be used, and why."""
         ...
+
+    def price_usd(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Returns what so many tokens cost at most, with nothing cached; None where the price is not known."""
+        ...
+
+
+def model_for(request: ChatRequest, models: Sequence[ChatModel]) -> ChatModel:
+    """Returns who is asked: several models share the requests by id, so a resumed run asks the same one."""
+    return models[int(request.id, 16) % len(models)]

@@ -101,6 +101,10 @@ class OpenAIModel:
     def refuse(self, request: ChatRequest, reason: str) -> None:
         """Nothing: the next request tells the model itself."""
 
+    def price_usd(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Returns what so many tokens cost by the price list, with nothing cached; None for models not in it."""
+        return self._listed_usd(Usage(input_tokens=input_tokens, output_tokens=output_tokens))
+
     def _complete(self, request: ChatRequest) -> tuple[object, float]:
         """Returns the server's answer, a `ChatCompletion` if it keeps to the protocol, and the seconds it took."""
         start_s = time.monotonic()
@@ -171,9 +175,13 @@ class OpenAIModel:
         if isinstance(said, int | float):
             return float(said)
         cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
-        tokens = Usage(
-            input_tokens=usage.prompt_tokens, cache_read_tokens=cached or 0, output_tokens=usage.completion_tokens
+        return self._listed_usd(
+            Usage(
+                input_tokens=usage.prompt_tokens, cache_read_tokens=cached or 0, output_tokens=usage.completion_tokens
+            )
         )
+
+    def _listed_usd(self, tokens: Usage) -> float | None:
         try:
             return float(calc_price(tokens, model_ref=self._model, provider_api_url=self._server).total_price)
         except LookupError:

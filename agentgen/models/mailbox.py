@@ -59,6 +59,10 @@ class MailboxModel:
         except OSError as error:
             raise ModelUnavailable(f"the mailbox {self.folder} cannot be used: {error}") from error
 
+    def price_usd(self, input_tokens: int, output_tokens: int) -> float:
+        """Returns 0: writing files costs nothing here. What an answer cost its author, its header may say."""
+        return 0.0
+
     def _read(self, request: ChatRequest, answer: Path) -> ChatReply | None:
         """Returns the reply; None where there is none, or one whose header is wrong: an error file says so, and the
         corrected file is taken."""
@@ -76,9 +80,11 @@ def replies(folders: Iterable[Path]) -> frozenset[tuple[str, int]]:
     return frozenset((str(file), file.stat().st_mtime_ns) for folder in folders for file in folder.glob("*.reply.md"))
 
 
-def wait_for_another(folders: Sequence[Path], known: frozenset[tuple[str, int]]) -> None:
-    """Returns once the mailboxes hold other replies than `known`."""
-    while replies(folders) == known:
+def wait_for_another(
+    folders: Sequence[Path], known: frozenset[tuple[str, int]], deadline_s: float | None = None
+) -> None:
+    """Returns once the mailboxes hold other replies than `known`, or at the deadline, by the monotonic clock."""
+    while replies(folders) == known and (deadline_s is None or time.monotonic() < deadline_s):
         time.sleep(_LOOK_S)
 
 

@@ -84,6 +84,10 @@ class RecordedModel:
     def refuse(self, request: ChatRequest, reason: str) -> None:
         """A recording has nobody to tell."""
 
+    def price_usd(self, input_tokens: int, output_tokens: int) -> float:
+        """Returns 0: what was paid for a recording was paid when it was made."""
+        return 0.0
+
     def _recorded(self, model: str) -> str:
         return f"recorded ({model}, {self.provenance.date.isoformat()})"
 

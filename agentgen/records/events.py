@@ -55,7 +55,7 @@ class CandidateWritten:
 
 @dataclass(frozen=True)
 class StageStarted:
-    """The judge began a stage (`records.trial.Stage`) of an evaluation."""
+    """The judge began a stage (`records.trial.Stage`) of an evaluation, or waits for the device before it ("wait")."""
 
     candidate_id: str
     stage: str

@@ -28,7 +28,7 @@ class RunStatus(StrEnum):
     """For answers in the mailbox, or for the device that its candidates run on."""
     DONE = "done"
     STOPPED = "stopped"
-    """By the user or by an error; can be resumed."""
+    """By the user, by an error, or by a cap (`Caps`); can be resumed."""
 
 
 class Plan(Record):
@@ -45,6 +45,43 @@ class Plan(Record):
     """How often a failing candidate goes back to the model."""
 
 
+class Caps(Record):
+    """What a run may use; None: as much as it takes. A request that could exceed one of these is not sent."""
+
+    usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Price of all replies of the run."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Input and output of all replies of the run, cached ones too."""
+    minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Wall time of one invocation; a resumed run has as many again."""
+    candidates: int | None = Field(default=None, ge=1)
+    """Candidates of the run that are kept, accepted or not."""
+
+
+class Cap(StrEnum):
+    """One cap, by the option that sets it."""
+
+    USD = "--budget-usd"
+    TOKENS = "--budget-tokens"
+    MINUTES = "--budget-minutes"
+    CANDIDATES = "--max-candidates"
+
+
+class Capped(Record):
+    """Why a search asked no further. All numbers in the unit of the cap."""
+
+    cap: Cap
+    limit: float
+    spent: float
+    """Of the run; minutes: of this invocation."""
+    waiting: float
+    """What requests that are out and not answered yet could take, at most by estimate."""
+    next: float
+    """What the request that was not sent could have taken, at most by estimate."""
+    about: bool
+    """Some of `spent` is an estimate: of a reply it is not known."""
+
+
 class Isolation(StrEnum):
     """How candidates are kept from the machine."""
 
@@ -57,17 +94,18 @@ class Isolation(StrEnum):
 
 
 class Run(Record):
-    """A search for one problem on one device."""
+    """A search for one problem on one device, or on several of one kind."""
 
     id: str
     problem: Problem
     arithmetic: Arithmetic
     device: str
-    """`cpu` or `cuda:N`, as resolved at the start."""
+    """`cpu` or `cuda:N`, as resolved at the start; or several with commas between them, the first that of `target`."""
     languages: tuple[Language, ...]
     models: tuple[str, ...]
     """As given on the command line: `recorded`, `mailbox:DIR` or a server's name for a model."""
     plan: Plan
+    caps: Caps = Caps()
     effort: Effort = Effort.QUICK
     created: datetime
     status: RunStatus = RunStatus.OPEN

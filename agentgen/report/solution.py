@@ -9,8 +9,9 @@ from pathlib import Path
 from agentgen.errors import StoreUnavailable
 from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Idea
-from agentgen.records.run import Run
+from agentgen.records.run import Capped, Run
 from agentgen.records.trial import Trial
+from agentgen.report.caps import capped_json, spent_json
 from agentgen.report.table import SHORT_ID, best
 from agentgen.report.trial import trial_json
 from agentgen.store.ledger import Ledger
@@ -72,8 +73,17 @@ def write_best(solution: Solution, folder: Path) -> Path | None:
     return kernel
 
 
-def solution_json(solution: Solution, kernel: Path | None) -> dict[str, object]:
-    """Returns what `solve --json` prints."""
+def solution_json(
+    solution: Solution, kernel: Path | None, minutes: float, capped: Capped | None = None
+) -> dict[str, object]:
+    """Returns what `solve --json` prints.
+
+    Args:
+        solution: a run.
+        kernel: its best one, on disk.
+        minutes: of this invocation.
+        capped: which cap ended it, if one did.
+    """
     run = solution.run
     top = best(solution.evaluated)
     return {
@@ -94,7 +104,9 @@ def solution_json(solution: Solution, kernel: Path | None) -> dict[str, object]:
         "trials": [_candidate_json(solution, candidate) for candidate in solution.candidates],
         "best": top.candidate if top else None,
         "kernel": str(kernel) if kernel else None,
-        "spent": solution.spent.model_dump(mode="json"),
+        "caps": run.caps.model_dump(mode="json"),
+        "spent": spent_json(solution.spent, len(solution.candidates), minutes),
+        "stopped_by": capped_json(capped),
     }
 
 

@@ -137,11 +137,11 @@ class ProcessSandbox:
         self.wait_until_warm()
         return self._jail or ""
 
-    def start(self, candidate: str = "", built: Path | None = None) -> ProcessGuest:
+    def start(self, name: str = "", built: Path | None = None) -> ProcessGuest:
         """Forks a guest from the zygote, and waits until it serves: what fails before is no candidate's fault."""
         self.wait_until_warm()
         try:
-            guest = self._forked(candidate, built)
+            guest = self._forked(name, built)
         except OSError as error:
             raise SandboxUnavailable(f"no guest can be started: {error}; see `agentgen doctor`") from error
         try:
@@ -153,11 +153,10 @@ class ProcessSandbox:
             raise SandboxUnavailable(f"a guest failed: {words}; see `agentgen doctor`") from error
         return guest
 
-    def _forked(self, candidate: str, built: Path | None) -> ProcessGuest:
-        scratch = self._scratch_folder(f"guest-{candidate}")
+    def _forked(self, name: str, built: Path | None) -> ProcessGuest:
+        scratch = self._scratch_folder(f"guest-{name}")
         if built:
-            with contextlib.suppress(OSError):  # a guest with the same candidate has one already
-                os.rename(built, scratch / CACHE)
+            self.hand_over(built, scratch)
         ours, theirs = pair(ANSWER_BYTES)
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
         self._users[scratch] += 1
@@ -183,6 +182,11 @@ class ProcessSandbox:
             theirs.close()
             os.close(log_write)
         return ProcessGuest(self, (pid, first), ours, log_read, scratch, group)
+
+    def hand_over(self, built: Path, scratch: Path) -> None:
+        """Moves a cache of compilers to where a guest looks for it, unless it has one."""
+        with contextlib.suppress(OSError):
+            os.rename(built, scratch / CACHE)
 
     def leave(self, scratch: Path) -> None:
         """Removes a scratch folder when the last guest that used it has ended."""

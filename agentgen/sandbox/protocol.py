@@ -103,17 +103,21 @@ class Sandbox(Protocol):
         """What guests are kept in, in words; begins with "none" where it is nothing."""
         ...
 
-    def start(self, candidate: str = "", built: Path | None = None) -> Guest:
+    def start(self, name: str = "", built: Path | None = None) -> Guest:
         """Starts a guest.
 
         Args:
-            candidate: Guests with the same one that live at the same time share a scratch folder, and so the caches
-                of their compilers: what the first has built the others find.
+            name: Guests of the same name that live at the same time share a scratch folder, and so the caches of their
+                compilers: what the first has built the others find. To be that of one candidate's guests.
             built: A cache of its compilers from elsewhere, which is moved here.
 
         Raises:
             SandboxUnavailable: none can be started; no candidate's fault.
         """
+        ...
+
+    def hand_over(self, built: Path, scratch: Path) -> None:
+        """Moves a cache of compilers to a guest that lives already."""
         ...
 
     def close(self) -> None:

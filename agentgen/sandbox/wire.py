@@ -34,7 +34,8 @@ Message = dict[str, Any]
 
 
 class Channel:
-    """One end of a Unix stream socket. Owns the socket. Not safe for two threads at once."""
+    """One end of a Unix stream socket. Owns the socket. Not safe for two threads at once, except for
+    `hang_up`."""
 
     def __init__(self, sock: socket.socket, limit_bytes: int = MAX_MESSAGE_BYTES) -> None:
         """Takes over `sock`; a message of more than `limit_bytes` is not received."""
@@ -150,6 +151,11 @@ class Channel:
         close_all(self._fds)
         self._fds = []
         self._partial.clear()
+
+    def hang_up(self) -> None:
+        """Ends the conversation, also of a thread that waits for a message: it and the peer see a closed socket."""
+        with contextlib.suppress(OSError):  # closed already, by either side
+            self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the socket."""

@@ -1,89 +1,50 @@
-"""Judges a dataset's kernels, one after the other, with one open judge at a time."""
+"""Judges a dataset's kernels, one after the other on each device, with one open judge there at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_evals.reporting import EvaluationReport
 
-from agentgen.records.candidate import Candidate
-from agentgen.records.machine import Machine
-from agentgen.records.trial import Depth, Trial
-from agentgen.scoring.cases import About, Kernels, Subject, Verdict, language_of
+from agentgen.scoring.benches import Bench, Hall, OnDevice, OnVerdict, OpenJudge, nothing
+from agentgen.scoring.cases import About, Kernels, Subject, Verdict
 
 Report = EvaluationReport[Subject, Verdict, About]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Report)
 
 
-class Judge(Protocol):
-    """What is needed of a judge."""
-
-    def evaluate(self, candidate: Candidate, *, depth: Depth) -> Trial: ...
-
-
-OpenJudge = Callable[[Path], AbstractContextManager[Judge]]
-"""The judge of the problem in a folder."""
-OnVerdict = Callable[[Subject, Verdict], None]
-
-
-class Bench:
-    """The task of an evaluation: keeps the judge of the last problem open for the next kernel."""
-
-    def __init__(self, folder: Path, open_judge: OpenJudge, on_verdict: OnVerdict) -> None:
-        self._folder = folder
-        self._open = open_judge
-        self._on_verdict = on_verdict
-        self._problem: Path | None = None
-        self._context: AbstractContextManager[Judge] | None = None
-        self._judge: Judge | None = None
-        self.machine: Machine | None = None
-
-    def judge(self, subject: Subject) -> Verdict:
-        """Returns the verdict on one kernel. Only a failing machine raises."""
-        source = (self._folder / subject.kernel).read_text(encoding="utf-8")
-        candidate = Candidate(source=source, language=language_of(subject))
-        trial = self._judge_of(subject.problem).evaluate(candidate, depth=subject.depth)
-        self.machine = trial.machine
-        verdict = Verdict.of(trial)
-        self._on_verdict(subject, verdict)
-        return verdict
-
-    def close(self) -> None:
-        """Ends the judge that is open."""
-        if self._context:
-            self._context.__exit__(None, None, None)
-        self._context = self._judge = self._problem = None
-
-    def _judge_of(self, problem: Path) -> Judge:
-        if self._judge is None or problem != self._problem:
-            self.close()
-            self._context = self._open((self._folder / problem).resolve())
-            self._judge = self._context.__enter__()
-            self._problem = problem
-        return self._judge
-
-
-def judge_all(dataset: Kernels, folder: Path, open_judge: OpenJudge, on_verdict: OnVerdict) -> Report:
+def judge_all(
+    dataset: Kernels,
+    folder: Path,
+    open_judge: OpenJudge,
+    on_verdict: OnVerdict,
+    devices: Sequence[str],
+    at_end: OnDevice = nothing,
+) -> Report:
     """Returns the report over all cases. A case that the machine failed is among the report's failures.
 
     Args:
         dataset: The cases.
         folder: That their paths are relative to.
-        open_judge: Opens the judge of a problem; one at a time is open.
-        on_verdict: Told each verdict as it comes.
+        open_judge: Opens the judge of a problem on a device; on each device one at a time is open.
+        on_verdict: Told each verdict as it comes, in this thread.
+        devices: Where they are judged, one case at a time on each.
+        at_end: Called for each device when all is judged, by the thread that opened its judges.
     """
-    bench = Bench(folder, open_judge, on_verdict)
+    benches = [Bench(device, folder, open_judge, at_end) for device in devices]
+    hall = Hall(benches, [case.inputs for case in dataset.cases], on_verdict)
     try:
         report = dataset.evaluate_sync(
-            bench.judge, name=dataset.name, task_name="judge", max_concurrency=1, progress=False
+            hall.judge, name=dataset.name, task_name="judge", lifecycle=hall.visit, progress=False
         )
     finally:
-        bench.close()
-    machine = bench.machine.model_dump(mode="json") if bench.machine else None
+        hall.close()
+    for case in report.cases:
+        case.total_duration = case.task_duration  # the other is mostly the wait for a bench
+    machine = hall.machine.model_dump(mode="json") if hall.machine else None
     report.experiment_metadata = {**(report.experiment_metadata or {}), "machine": machine}
     return report
 

@@ -9,6 +9,9 @@ Derived from the store: every step is committed before the next begins, and `run
 the first, skipping what is stored. So a killed, stopped or waiting run goes on by calling it again. A round chooses its
 parents when all work of the rounds before is settled, and sees only what those made.
 
+A cap of the run (`caps`) stops the asking, nothing else: what is written is evaluated, then the run is STOPPED. It is
+not DONE, for its plan is not, and a higher cap lets it go on where it was.
+
 Waiting stops nothing else: while answers are pending or the device is away, everything that needs neither is done.
 
 Not covered: asking and evaluating at the same time; two processes on one run.
@@ -16,11 +19,11 @@ Not covered: asking and evaluating at the same time; two processes on one run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from typing import Protocol
 
 from agentgen.errors import DeviceNotFound, StoreUnavailable
@@ -29,9 +32,10 @@ from agentgen.records import events
 from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
-from agentgen.records.run import Run, RunStatus
+from agentgen.records.run import Capped, Run, RunStatus
 from agentgen.records.trial import Outcome, Trial
 from agentgen.search.ask import Asker, Missing
+from agentgen.search.caps import Budget
 from agentgen.search.ideas import ideas_request
 from agentgen.search.replies import parse_ideas, parse_source
 from agentgen.search.select import next_parent
@@ -41,7 +45,7 @@ from agentgen.store.ledger import Ledger
 
 
 class Judge(Protocol):
-    """Evaluates candidates of one problem on one device."""
+    """Evaluates candidates of one problem on one device, or on several of one kind."""
 
     def target(self) -> Target:
         """Returns what is known of the problem on this device; starts the device if needed.
@@ -51,18 +55,15 @@ class Judge(Protocol):
         """
         ...
 
-    def evaluate(
-        self, candidate: Candidate, on_stage: Callable[[str], None], *, then: Candidate | None = None
-    ) -> Trial:
-        """Returns what was found. A failing candidate is a trial, never an exception.
+    def evaluate_all(self, candidates: Sequence[Candidate], on_stage: Callable[[str, str], None]) -> Iterator[Trial]:
+        """Yields what was found, as it is found, in any order. A failing candidate is a trial, never an exception.
 
         Args:
-            candidate: what to evaluate.
-            on_stage: told the name of each stage as it begins.
-            then: what will be evaluated next, if that is known; it may be built meanwhile.
+            candidates: what to evaluate, each once.
+            on_stage: told candidate (by its id) and stage as a stage begins, in this thread.
 
         Raises:
-            MachineFailure: as for `target`.
+            MachineFailure: as for `target`; what was begun before has been yielded.
         """
         ...
 
@@ -76,12 +77,20 @@ class SearchResult:
     """Model answers that are waited for."""
     evaluations: int = 0
     """Candidates that wait for their device."""
+    capped: Capped | None = None
+    """Why models were asked no further, if a cap is why."""
 
 
 def run_search(
-    run: Run, ledger: Ledger, models: Sequence[ChatModel], judge: Judge, watch: Callable[[events.Event], None]
+    run: Run,
+    ledger: Ledger,
+    models: Sequence[ChatModel],
+    judge: Judge,
+    watch: Callable[[events.Event], None],
+    elapsed_s: Callable[[], float] | None = None,
 ) -> SearchResult:
-    """Searches until the plan is done, no branch is left, or nothing can advance; resumes what is stored of `run`.
+    """Searches until the plan is done, no branch is left, a cap stops it, or nothing can advance; resumes what is
+    stored of `run`.
 
     Args:
         run: as the ledger holds it.
@@ -89,15 +98,18 @@ def run_search(
         models: at least one; they share the requests.
         judge: evaluates on the run's device.
         watch: told what happens, for a display.
+        elapsed_s: returns the seconds that count for the cap on minutes; None: those since this call.
 
     Raises:
         ModelUnavailable: a model gave up; the run is STOPPED and can be resumed.
         MachineFailure: the machine failed, or the device is away and was never looked at; STOPPED.
         KeyboardInterrupt: by the user; STOPPED.
     """
+    start_s = time.monotonic()
     ledger.set_status(run.id, RunStatus.OPEN)
     try:
-        result = _Search(run, ledger, models, judge, watch).advance()
+        budget = Budget(run, ledger, models, elapsed_s or (lambda: time.monotonic() - start_s))
+        result = _Search(run, ledger, models, budget, judge, watch).advance()
         ledger.set_status(run.id, result.status)
     except BaseException:
         with suppress(StoreUnavailable):
@@ -123,10 +135,10 @@ def evaluate_pending(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[ev
         pending = [row for row in ledger.candidates(run.id) if row.candidate.id not in known]
         for row in pending:
             watch(events.CandidateWritten(row.round, row.candidate))
-        for row, then in zip_longest(pending, pending[1:]):
-            trial = _evaluated(judge, row.candidate, then and then.candidate, watch)
+        rounds = {row.candidate.id: row.round for row in pending}
+        for trial in _evaluated(judge, [row.candidate for row in pending], watch):
             ledger.add_trial(run.id, trial)
-            watch(events.TrialDone(row.round, trial))
+            watch(events.TrialDone(rounds[trial.candidate], trial))
     except BaseException:
         watch(events.RunEnded(RunStatus.STOPPED))
         raise
@@ -134,10 +146,8 @@ def evaluate_pending(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[ev
     return len(pending)
 
 
-def _evaluated(
-    judge: Judge, candidate: Candidate, then: Candidate | None, watch: Callable[[events.Event], None]
-) -> Trial:
-    return judge.evaluate(candidate, lambda stage: watch(events.StageStarted(candidate.id, stage)), then=then)
+def _evaluated(judge: Judge, candidates: Sequence[Candidate], watch: Callable[[events.Event], None]) -> Iterator[Trial]:
+    return judge.evaluate_all(candidates, lambda one, stage: watch(events.StageStarted(one, stage)))
 
 
 class _Search:
@@ -148,14 +158,16 @@ class _Search:
         run: Run,
         ledger: Ledger,
         models: Sequence[ChatModel],
+        budget: Budget,
         judge: Judge,
         watch: Callable[[events.Event], None],
     ) -> None:
         self._run = run
+        self._budget = budget
         self._ledger = ledger
         self._judge = judge
         self._watch = watch
-        self._asker = Asker(run.id, ledger, models, watch)
+        self._asker = Asker(run.id, ledger, models, budget, watch)
         self._target = run.target or self._look_at_device()
         self._asked_parents: set[str] = set()
         self._device_away = False
@@ -171,7 +183,10 @@ class _Search:
                 failed = self._evaluate(number, candidates)
                 candidates = self._repair(number, failed)
             if self._asker.pending or self._evaluations_waiting:
-                return SearchResult(RunStatus.WAITING, self._asker.pending, self._evaluations_waiting)
+                waiting = self._asker.pending, self._evaluations_waiting
+                return SearchResult(RunStatus.WAITING, *waiting, self._budget.capped)
+            if self._budget.capped:
+                return SearchResult(RunStatus.STOPPED, capped=self._budget.capped)
             if not ideas:
                 break
         return SearchResult(RunStatus.DONE)
@@ -197,6 +212,8 @@ class _Search:
             # Also one whose branch ends stays chosen: who follows must not depend on which answers are there already.
             chosen.append(parent)
             ideas = self._ask_ideas(number, tree, parent)
+            if ideas is Missing.CAPPED:
+                break
             if ideas is not Missing.ENDED:
                 places -= 1
             if not isinstance(ideas, Missing):
@@ -208,8 +225,8 @@ class _Search:
         plan = self._run.plan
         count = plan.next_ideas if parent else plan.ideas
         request = ideas_request(tree, self._target, parent, count)
-        self._watch(events.IdeasAsked(number, request))
-        ideas = self._asker.ask(request, partial(parse_ideas, parent=request.parent, count=count))
+        parse = partial(parse_ideas, parent=request.parent, count=count)
+        ideas = self._asker.ask(request, parse, events.IdeasAsked(number, request))
         if isinstance(ideas, Missing):
             return ideas
         for idea in ideas:
@@ -224,8 +241,7 @@ class _Search:
         for idea in ideas:
             for language in self._run.languages:
                 request = write_request(tree, self._target, idea, language)
-                self._watch(events.SourceAsked(number, request))
-                source = self._asker.ask(request, parse_source)
+                source = self._asker.ask(request, parse_source, events.SourceAsked(number, request))
                 if not isinstance(source, Missing):
                     written.append(self._keep(number, first_candidate(tree, idea, language, source)))
         return written
@@ -239,8 +255,7 @@ class _Search:
             if idea is None or node.candidate.repair >= self._run.plan.repairs:
                 continue
             request = repair_request(self._run, self._target, idea, node)
-            self._watch(events.SourceAsked(number, request))
-            source = self._asker.ask(request, parse_source)
+            source = self._asker.ask(request, parse_source, events.SourceAsked(number, request))
             if isinstance(source, Missing):
                 continue
             candidate = repaired_candidate(node.candidate, source)
@@ -253,34 +268,25 @@ class _Search:
 
     def _keep(self, number: int, candidate: Candidate) -> Candidate:
         self._ledger.add_candidate(self._run.id, number, candidate)
+        self._budget.kept(candidate.id)
         self._watch(events.CandidateWritten(number, candidate))
         return candidate
 
     def _evaluate(self, number: int, candidates: Sequence[Candidate]) -> list[Node]:
-        """Evaluates what has no trial yet, and returns the candidates that failed."""
-        known = {trial.candidate: trial for trial in self._ledger.trials(self._run.id)}
-        failed: list[Node] = []
-        left = [candidate for candidate in candidates if candidate.id not in known]
-        for candidate in candidates:
-            if candidate in left:
-                left.remove(candidate)
-            trial = known.get(candidate.id) or self._judged(candidate, left[0] if left else None)
-            if trial is None:
-                self._evaluations_waiting += 1
-                continue
-            self._watch(events.TrialDone(number, trial))
-            if trial.outcome not in (Outcome.PASSED, Outcome.NOT_RUN):
-                failed.append(Node(number, candidate, trial))
-        return failed
-
-    def _judged(self, candidate: Candidate, then: Candidate | None) -> Trial | None:
-        """Returns the trial of a candidate, stored; None when its device is not here."""
-        if self._device_away:
-            return None
+        """Evaluates what has no trial yet, and returns the candidates that failed, in the order they have here: what
+        the search does next must not depend on which device was quicker."""
+        trials = {trial.candidate: trial for trial in self._ledger.trials(self._run.id)}
+        each = {candidate.id: candidate for candidate in candidates}
+        for known in [one for one in each if one in trials]:
+            self._watch(events.TrialDone(number, trials[known]))
+        left = [candidate for candidate in each.values() if candidate.id not in trials]
         try:
-            trial = _evaluated(self._judge, candidate, then, self._watch)
+            for trial in _evaluated(self._judge, left if not self._device_away else (), self._watch):
+                self._ledger.add_trial(self._run.id, trial)
+                trials[trial.candidate] = trial
+                self._watch(events.TrialDone(number, trial))
         except DeviceNotFound:
             self._device_away = True
-            return None
-        self._ledger.add_trial(self._run.id, trial)
-        return trial
+        self._evaluations_waiting += sum(candidate.id not in trials for candidate in left)
+        found = [Node(number, candidate, trials[one]) for one, candidate in each.items() if one in trials]
+        return [node for node in found if node.trial and node.trial.outcome not in (Outcome.PASSED, Outcome.NOT_RUN)]

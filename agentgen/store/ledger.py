@@ -20,7 +20,7 @@ from agentgen.records.candidate import Candidate
 from agentgen.records.chat import ChatReply, ChatRequest
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
-from agentgen.records.run import Run, RunStatus
+from agentgen.records.run import Caps, Run, RunStatus
 from agentgen.records.trial import Trial
 from agentgen.store import schema
 from agentgen.store.database import Database
@@ -30,6 +30,7 @@ from agentgen.store.rows import (
     IdeaRow,
     Spent,
     as_json,
+    run_json,
     target_values,
     to_candidate_row,
     to_exchange,
@@ -70,7 +71,7 @@ class Ledger:
     # Runs.
 
     def create_run(self, run: Run) -> bool:
-        """Adds a run.
+        """Adds a run. One that is there keeps its status, its target and its caps.
 
         Raises:
             BadInput: another run has its id.
@@ -82,13 +83,15 @@ class Ledger:
                     "id": run.id,
                     "problem": run.problem.name,
                     "arithmetic": run.arithmetic.value,
-                    "device": run.device,
+                    # The first of several: the column has room for 16 characters, the record for all.
+                    "device": run.device.partition(",")[0],
                     "status": run.status.value,
-                    "record": as_json(run, "status", "target"),
+                    "record": run_json(run),
                     **target_values(run.target),
                 }
                 connection.execute(schema.run.insert().values(values))
-        if there is not None and there.record != as_json(run, "status", "target"):
+        same = {"caps": None}
+        if there is not None and {**there.record, **same} != {**run_json(run), **same}:
             raise BadInput(f"the store already has another run {run.id}")
         return there is None
 
@@ -113,6 +116,15 @@ class Ledger:
     def set_target(self, run_id: str, target: Target) -> None:
         """Says what the judge found on the run's device."""
         self._set(run_id, target_values(target))
+
+    def set_caps(self, run_id: str, caps: Caps) -> None:
+        """Says what the run may use from now on."""
+        with self._database.writing() as connection:
+            row = run_row(connection, run_id)
+            if row is None:
+                raise BadInput(f"the store has no run {run_id}")
+            values = {"record": run_json(to_run(row).model_copy(update={"caps": caps}))}
+            connection.execute(update(schema.run).where(schema.run.c.id == run_id).values(values))
 
     # The tree.
 

@@ -12,7 +12,7 @@ from agentgen.records.candidate import Candidate
 from agentgen.records.chat import ChatReply, ChatRequest
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
-from agentgen.records.run import Run
+from agentgen.records.run import Caps, Run
 
 
 class IdeaRow(Record):
@@ -47,10 +47,22 @@ class Spent(Record):
     output_tokens: int | None
     cost_usd: float | None
 
+    @property
+    def tokens(self) -> int | None:
+        """Input and output."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
 
 def as_json(record: Record, *left_out: str) -> dict[str, Any]:
     """Returns what a JSON column holds of `record`."""
     return record.model_dump(mode="json", exclude=set(left_out))
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """Returns what the column `record` holds of a run; without caps it is as before there were any."""
+    return as_json(run, "status", "target", *(("caps",) if run.caps == Caps() else ()))
 
 
 def target_values(target: Target | None) -> dict[str, Any]:

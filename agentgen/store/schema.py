@@ -2,7 +2,7 @@
 
 Each row holds a whole record as JSON (`record`), beside the columns that one wants to query. Long texts (sources,
 prompts, replies) are in `blob` by their sha256, once each, and left out of `record`. Rows are only ever added; what
-changes is a run's `status` and `target`, and an exchange's `reply` and `ended`.
+changes is a run's `status`, `target` and caps, and an exchange's `reply` and `ended`.
 
 `VERSION` counts incompatible changes. A store of a newer version is refused, never half read.
 
@@ -92,7 +92,7 @@ run = Table(
     Column("target", JsonText),
     Column("record", JsonText, nullable=False),
 )
-"""`record` is the run as it was created; `status` and `target` are as they are now."""
+"""`record` is the run as it was created, with the caps of now; `status` and `target` are as they are now."""
 
 idea = Table(
     "idea",

@@ -52,10 +52,12 @@ def evaluate(
         evaluation.run(timing=timing)
     except Rejected as rejected:
         outcome, reasons = rejected.outcome, rejected.reasons
+        judge.guests.spare.begin()  # it fell early: its guests take 0.08 s to end, meanwhile
     except torch.OutOfMemoryError as error:
         return evaluation.starved(error)
     finally:
         evaluation.close()
+    judge.guests.spare.settle()  # whoever has the device next finds it idle
     return evaluation.trial(outcome, reasons)  # now that the guest has ended: its log is complete
 
 
@@ -73,6 +75,7 @@ class Evaluation:
         self._findings = Findings()
         self._races: list[Race] = []
         self._sessions: list[Session] = []
+        self._second: Session | None = None
         self._seconds: dict[Stage, float] = {}
         self._neighbours: tuple[Neighbour, ...] = ()
         self._seen = Instrumented(None, 0.0)
@@ -91,7 +94,10 @@ class Evaluation:
         if language is Language.CUDA and judge.device == "cpu":
             raise Rejected(Outcome.NOT_RUN, _compiled_only(session.builds))
         with self._stage("check"):
-            judge.check(session, self._candidate, self._findings, timing=timing)
+            for rig in judge.rigs_of(self._candidate):
+                if rig is judge.main and judge.device != "cpu":
+                    self._begin_second()
+                judge.check(session, self._candidate, rig, self._findings, timing=timing)
         with self._stage("state"):
             judge.probe(session, self._candidate, self._findings)
         if language is Language.TRITON and judge.device == "cpu":
@@ -101,9 +107,10 @@ class Evaluation:
                 self._certify(session, timing=False)
             return
         with self._stage("audit"):
-            extra = self._open_session()
-            self._seen = audit(judge, extra, self._candidate, self._findings)
-            extra.close()
+            judge.guests.spare.settle()  # an instrumented window is timed as well
+            second = self._begun_second()
+            self._seen = audit(judge, second, self._candidate, self._findings)
+            second.close()
         if timing:
             with self._stage("time"):
                 self._time(session)
@@ -124,6 +131,7 @@ class Evaluation:
             DeviceLost: it has none without the candidate either.
         """
         self.close()
+        self._judge.guests.spare.drop()
         _require_room(self._judge, error)
         return self.trial(
             Outcome.OUT_OF_MEMORY,
@@ -135,7 +143,7 @@ class Evaluation:
         passed = outcome is Outcome.PASSED
         timing, speedups = self._timing() if passed and self._races else (None, ())
         first = self._sessions[0] if self._sessions else None
-        isolation = self._judge.isolation
+        isolation = self._judge.guests.isolation
         kept = None if isolation.startswith("none") else True
         checks = [Check(name="sandbox", passed=kept, evidence=isolation), *self._findings.checks]
         if first and first.has_prepare:
@@ -184,6 +192,7 @@ class Evaluation:
             if not timing:
                 return
             session.close()  # from here on nobody but the new guest and the judge
+            judge.guests.spare.drop()
             with watching(judge.device, known=2) as watched:
                 self._race_again()
             second_measurement(findings, self._races[0], self._races[-1])
@@ -194,18 +203,38 @@ class Evaluation:
 
     def _built_session(self) -> Session:
         with self._stage("start"):
-            session = self._judge.start_guest(self._candidate)
-            self._sessions.append(session)
+            session = self._guest()
         with self._stage("build"):
             session.load(self._candidate, self._judge.arithmetic)
         if self._then:
-            self._judge.build_ahead(self._then)
+            self._judge.guests.build_ahead(self._then, self._judge.arithmetic)
         return session
 
+    def _begin_second(self) -> None:
+        """Starts the guest that is to be instrumented, and the next candidate's first one: the 0.16 s that CUDA takes
+        to begin pass while the first is checked."""
+        self._second = self._guest()
+        self._second.begin_load(self._candidate, self._judge.arithmetic)
+        self._judge.guests.spare.begin()
+
+    def _begun_second(self) -> Session:
+        if self._second is None:
+            return self._open_session()
+        self._second.await_load()
+        return self._second
+
     def _open_session(self) -> Session:
-        session = self._judge.start_guest(self._candidate)
-        self._sessions.append(session)
+        session = self._guest()
         session.load(self._candidate, self._judge.arithmetic)
+        return session
+
+    def _guest(self) -> Session:
+        guests, interpreted = self._judge.guests, self._judge.interprets(self._candidate)
+        if self._sessions:
+            session = guests.another(interpreted=interpreted)
+        else:
+            session = guests.first(self._candidate, interpreted=interpreted)
+        self._sessions.append(session)
         return session
 
     @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agentgen.errors import DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
@@ -14,14 +15,15 @@ from agentgen.sandbox.process import ProcessSandbox
 from agentgen.sandbox.protocol import Sandbox
 from agentgen.verify import ceilings, instrumented, roofline
 from agentgen.verify import machine as machines
+from agentgen.verify.architecture import architecture
 from agentgen.verify.baselines import Call, baselines
-from agentgen.verify.builder import Builder
 from agentgen.verify.checks import neighbours, state, tripwires
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.checks.values import check_workload
-from agentgen.verify.clock import OwnGate, Page
+from agentgen.verify.clock import OwnGate
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
+from agentgen.verify.guests import Guests
 from agentgen.verify.inputs import described
 from agentgen.verify.instrumented import Instrumented
 from agentgen.verify.repeats import Repeats
@@ -34,6 +36,8 @@ LOOK_EVERY = 4
 device, one of all: it was checked a moment ago, and its time is no claim."""
 MOSTLY_CALLS_S = 10e-3
 """Of a CPU's window of two calls that is shorter, a part worth knowing may be the command itself."""
+MOSTLY_CALLS_GATED_S = 1e-3
+"""Of a GPU's at a neighbour, whose gate takes 0.05 ms: two calls of 16 us made windows of 1 ms instead of 3."""
 INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.OUTLIERS, Family.INTEGERS)
 """Triton's interpreter takes 0.1 s for what a GPU does in microseconds: four families on the small workloads."""
 
@@ -61,17 +65,18 @@ class Judge:
         self.device = device
         self.machine: Machine = machines.describe(device)
         self.arithmetic = arithmetic.on(self.machine.device_type)
-        self._arch = machines.architecture(self.machine)
-        self.kept_in = isolation
-        self._sandbox: Sandbox = ahead or ProcessSandbox(device, self._arch, isolation=isolation)
-        self._interpreter: Sandbox | None = None
-        self._builder = Builder(self._arch, isolation) if self._arch else None
+        self._arch = architecture(device)
+        if device != "cpu" and self._arch is None:
+            raise DeviceLost(f"the driver knows no {device}, though torch does: it cannot be timed without its gate")
+        sandbox = ahead or ProcessSandbox(device, self._arch, isolation=isolation)
+        self.guests = Guests(sandbox, self._arch, isolation)
         self._near: tuple[list[neighbours.Near], list[str]] | None = None
         cache = self.machine.last_level_cache_bytes
         self._rigs = build_rigs(problem, device, cache)
         self._gate = OwnGate(self._arch) if self._arch else None  # after the first tensor: it needs a context
         self.main = next(iter(self._rigs.values()))
-        self._sandbox.wait_until_warm()  # before anything is measured: it imports torch on a core of its own
+        if device == "cpu":
+            self.guests.wait_until_warm()  # before it is measured: the zygote imports torch on a core of its own
         self._ceilings: Ceilings = ceilings.measure(device, _arithmetics(self.machine, self.arithmetic))
         self._baselines: Mapping[str, Call] = baselines(self.main.reference, self.arithmetic, effort)
         self._work = roofline.work_of(
@@ -82,6 +87,7 @@ class Judge:
         self._watch = self.stopwatch(self.main)
         self._repeats = Repeats(self.main, self.arithmetic, LOOK_EVERY)
         self._quiet_us = self._watch.quiet_us(self._baselines)
+        self.guests.wait_until_warm()
 
     def _is_whole(self) -> bool:
         """Whether the problem's own `main` is timed, not one of its smaller workloads."""
@@ -112,46 +118,25 @@ class Judge:
         """Returns a stopwatch for a rig, by the judge's own gate on a GPU."""
         return Stopwatch(rig, self._gate, near=near)
 
-    def build_ahead(self, candidate: Candidate) -> None:
-        """Has the next candidate built while this one is judged, where that disturbs nobody."""
-        if self._builder:
-            self._builder.begin(candidate, self.arithmetic)
-
-    def start_guest(self, candidate: Candidate) -> Session:
-        """Starts a fresh guest, in Triton's interpreter where a Triton candidate meets a CPU."""
-        if self.interprets(candidate):
-            self._interpreter = self._interpreter or ProcessSandbox("cpu", interpret=True, isolation=self.kept_in)
-            return Session(self._interpreter.start(candidate.id), None)
-        built = self._builder.take(candidate) if self._builder else None
-        return Session(self._sandbox.start(candidate.id, built), Page() if self._gate else None)
-
     def interprets(self, candidate: Candidate) -> bool:
         """Whether Triton's interpreter stands for the GPU that is not here."""
         return candidate.language is Language.TRITON and self.device == "cpu"
 
-    @property
-    def isolation(self) -> str:
-        """What guests are kept in, in words."""
-        return self._sandbox.isolation
-
     def close(self) -> None:
         """Ends all guests and gives the memory back."""
-        for one in (self._sandbox, self._interpreter, self._builder):
-            if one:
-                one.close()
+        self.guests.close()
 
-    def check(self, session: Session, candidate: Candidate, findings: Findings, *, timing: bool) -> None:
-        """Checks every workload, small ones first: they find most mistakes in a fraction of the time. The families that
-        timed windows of `main` look at are left to them there, if they were right at the small workloads."""
+    def check(self, session: Session, candidate: Candidate, rig: Rig, findings: Findings, *, timing: bool) -> None:
+        """Checks one workload. The families that timed windows of `main` look at are left to them there, if they were
+        right at the small workloads."""
         families = INTERPRETED if self.interprets(candidate) else tuple(Family)
-        for rig in self.rigs_of(candidate):
-            later = STRANGE if timing and rig is self.main and rig is not self.smallest else ()
-            now = [family for family in families if family not in later]
-            check_workload(session, rig, self.gates(candidate), now, findings)
+        later = STRANGE if timing and rig is self.main and rig is not self.smallest else ()
+        now = [family for family in families if family not in later]
+        check_workload(session, rig, self.gates(candidate), now, findings)
 
     def rigs_of(self, candidate: Candidate) -> list[Rig]:
-        """Returns the workloads to check at, small ones first. `main` is too slow for the interpreter, unless nothing
-        else is there."""
+        """Returns the workloads to check at, small ones first: they find most mistakes in a fraction of the time.
+        `main` is too slow for the interpreter, unless nothing else is there."""
         rigs = list(reversed(self._rigs.values()))
         return rigs[:-1] or rigs if self.interprets(candidate) else rigs
 
@@ -236,7 +221,7 @@ class Judge:
                 looking.judge()
             call_us = 1e6 * first.seconds / calls
             calls = watch.schedule.calls(call_us)
-            if not gated and first.seconds > MOSTLY_CALLS_S:
+            if first.seconds > (MOSTLY_CALLS_GATED_S if gated else MOSTLY_CALLS_S) and not (main and gated):
                 break
         audit = Audit(rig, self.arithmetic, calls, every, findings, wholly=main)
         result = race(watch, session, raced, quiet_us, call_us, audit, strange=main)
@@ -253,6 +238,7 @@ class Judge:
     def build_neighbours(self) -> None:
         """Builds the neighbouring shapes, once, while no guest is there to take memory or time from them."""
         if self._near is None:
+            self.guests.spare.drop()  # that of the next candidate, after one that fell at the screen
             cache = self.machine.last_level_cache_bytes
             self._near = neighbours.build(
                 self.problem, self.device, cache, self.arithmetic, lambda rig: self.stopwatch(rig, near=True)

@@ -44,14 +44,6 @@ def describe(device: str) -> Machine:
     )
 
 
-def architecture(machine: Machine) -> str | None:
-    """Returns the name a compiler knows the GPU by, e.g. `sm_90a`; None for a CPU."""
-    if machine.compute_capability is None:
-        return None
-    number = machine.compute_capability.replace(".", "")
-    return f"sm_{number}a" if int(number) >= 90 else f"sm_{number}"
-
-
 def _triton_version() -> str | None:
     try:
         import triton

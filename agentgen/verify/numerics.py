@@ -31,6 +31,7 @@ import torch
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Accuracy
+from agentgen.verify.comparison import compare
 from agentgen.verify.conditioning import Moved, parts_of
 
 FLOOR: dict[Arithmetic, float] = {
@@ -106,8 +107,7 @@ class Pool:
         if by_torch.dtype is torch.float64:  # the oracle is torch's own answer, and says nothing of exactness
             self.must_be_exact, self._wide = False, True
         if not moved:
-            for part in zip(*(parts_of(x, oracle) for x in (out, oracle, by_torch)), strict=True):
-                self._add_narrowly(*part)
+            self._add_narrowly(out, oracle, by_torch)
             return
         if not bool(torch.isfinite(oracle).all()) or not all(math.isfinite(other.squares) for other in moved):
             self._oracle_not_finite += 1
@@ -123,22 +123,15 @@ class Pool:
             self._add_rows(rows, of_oracle, of_torch, of_terms, torch_worst)
 
     def _add_narrowly(self, out: torch.Tensor, oracle: torch.Tensor, by_torch: torch.Tensor) -> None:
+        # Where torch itself is exact, its error excuses nothing.
+        limit = math.inf if self.must_be_exact else ELEMENT_FACTOR * FLOOR[self.arithmetic]
+        seen = compare(out, oracle, by_torch, limit, TORCH_FACTOR)
         self._elements += oracle.numel()
-        # As few passes as torch allows: on a GPU this is most of a check. What is not finite stays so in the norms.
-        size, by_torch = (out - oracle).abs_(), by_torch - oracle
-        rows = torch.linalg.vector_norm(oracle, dim=-1, keepdim=True)
-        rms = (rows / math.sqrt(oracle.shape[-1])).clamp_(min=torch.finfo(torch.float64).tiny)
-        norms = [torch.linalg.vector_norm(x) for x in (rows, size, by_torch)]
-        worst = (size / oracle.abs().add_(rms)).max()
-        *squares, worst = torch.stack([*(norm.square() for norm in norms), worst]).tolist()  # waits for a GPU once
-        sums = zip((self._norm, self._error, self._torch_error), squares, strict=True)
-        self._norm, self._error, self._torch_error = (old + more for old, more in sums)
-        own = worst
-        if not self.must_be_exact and not worst <= ELEMENT_FACTOR * FLOOR[self.arithmetic]:  # where sums cancel
-            slack = TORCH_FACTOR * by_torch.abs_().max()
-            own = ((size - slack).clamp_(min=0) / oracle.abs().add_(rms)).max().item()
+        self._norm += seen.norm
+        self._error += seen.error
+        self._torch_error += seen.torch_error
         for arithmetic in self._classes:
-            found = worst if _tighter(arithmetic, self.arithmetic) else own
+            found = seen.worst if _tighter(arithmetic, self.arithmetic) else seen.beyond
             self._worst[arithmetic] = max(self._worst[arithmetic], math.inf if math.isnan(found) else found)
 
     def _add_rows(

@@ -1,15 +1,17 @@
 """The judge as a program: `python -m agentgen.verify.program --channel FD --device cpu|cuda:N`. One process per device.
 
-It imports no torch before it knows what is wanted: where that is a judge on a CPU, the guests' zygote starts first, and
-both import it side by side (1.4 s of the 4 that it takes until a judge is open, on two cores). On a GPU the zygote is
-told the architecture, which only torch knows.
+It imports no torch before it knows what is wanted: where that is a judge, the guests' zygote starts first, and both
+import torch side by side (1.4 s of the 4 that it takes until a judge is open, on two cores).
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
+import os
 import socket
+import sys
 from typing import Any
 
 from agentgen.errors import PeerClosed, SandboxUnavailable
@@ -17,6 +19,7 @@ from agentgen.records.run import Isolation
 from agentgen.sandbox.guest.limits import die_with_parent
 from agentgen.sandbox.process import ProcessSandbox
 from agentgen.sandbox.wire import Channel
+from agentgen.verify.architecture import architecture
 
 
 def main() -> None:
@@ -32,12 +35,19 @@ def main() -> None:
     except PeerClosed:
         return
     ahead: ProcessSandbox | None = None
-    if first["do"] == "open" and arguments.device == "cpu" and first["isolation"] != Isolation.DOCKER:
+    arch = architecture(arguments.device)
+    here = arguments.device == "cpu" or arch is not None
+    if first["do"] in {"prepare", "open"} and here and first["isolation"] != Isolation.DOCKER:
         with contextlib.suppress(SandboxUnavailable):  # the judge will try, and say so
-            ahead = ProcessSandbox("cpu", isolation=Isolation(first["isolation"]))
+            ahead = ProcessSandbox(arguments.device, arch, isolation=Isolation(first["isolation"]))
     from agentgen.verify.server import Server
 
     Server(channel, arguments.device, ahead).run(first)
+    # The interpreter's own end takes 0.7 s with torch and a context in it, and whoever hung up waits for that.
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     describe                              -> facts about torch, triton, CUDA and the compilers
     explain                               -> every check with what it catches and what not
     calibrate                             -> machine, ceilings
+    prepare    isolation                  -> ok, once torch is here and the guests' zygote is warm; `open` is quick then
     open       problem, arithmetic, effort, isolation -> target
     evaluate   candidate, timing, depth, then -> stage messages, then trial (`then`: the candidate that comes after it)
     admit      problem, arithmetic        -> admission
@@ -72,6 +73,10 @@ class Server:
             return {"facts": surroundings()}
         if what == "explain":
             return {"checks": CATALOGUE}
+        if what == "prepare":  # without a context: somebody else may be timed on the device
+            if self._ahead:
+                self._ahead.wait_until_warm()
+            return {}
         _require_device(self._device)
         if what == "calibrate":
             found = machine.describe(self._device)

@@ -19,7 +19,7 @@ from agentgen.sandbox.protocol import Guest
 from agentgen.verify import weights
 from agentgen.verify.checks.native import NativeLibrary, mapped_files, own_libraries
 from agentgen.verify.claims import Claim
-from agentgen.verify.clock import OPEN_ANYWAY_S, Page
+from agentgen.verify.clock import OPEN_ANYWAY_S, Page, let_come_back
 from agentgen.verify.findings import Rejected
 from agentgen.verify.reference import PUBLIC_SEED
 from agentgen.verify.rig import Rig
@@ -44,19 +44,37 @@ class Session:
         self.page = page
         self.builds: tuple[BuildReport, ...] = ()
         self.has_prepare = False
-        self.sampled_by_kernel = guest.samples() is not None
-        """Whether samples of processor time are taken from outside the guest."""
+        self.sampled_by_kernel = guest.samples() is not None  # not by the guest itself
         try:
             self.mapped = mapped_files(guest.pid)
             """What the guest could execute before it knew the candidate."""
         except OSError as error:
             raise SandboxUnavailable(f"a fresh guest was gone before it was used: {error}") from error
         self._assignments: dict[str, dict[str, int]] = {}
+        self._opened = False
+
+    def begin_open(self) -> None:
+        """Has a GPU's guest make its context ahead of a candidate; nothing else may be asked before `await_open`."""
+        self._post({"do": "open"}, (self.page.fd,) if self.page else ())
+
+    def await_open(self) -> None:
+        """Waits until it has."""
+        self._answer(CALLS_S, "open")
+        self._opened = True
 
     def load(self, candidate: Candidate, arithmetic: Arithmetic) -> None:
         """Runs the candidate's module text in the guest."""
+        self.begin_load(candidate, arithmetic)
+        self.await_load()
+
+    def begin_load(self, candidate: Candidate, arithmetic: Arithmetic) -> None:
+        """Has the guest begin with that; nothing else may be asked of it before `await_load`."""
         message = {"do": "load", "source": candidate.source, "arithmetic": arithmetic.value}
-        self._command(message, (self.page.fd,) if self.page else (), BUILD_S)
+        self._post(message, (self.page.fd,) if self.page and not self._opened else ())
+
+    def await_load(self) -> None:
+        """Waits until it has."""
+        self._answer(BUILD_S, "load")
 
     def construct(self, rig: Rig, *, twin: bool = False) -> None:
         """Builds `ModelNew` for the rig's workload, pairs its state, shares the rig's memory; `twin`: a second one
@@ -96,8 +114,7 @@ class Session:
         """Runs a window with no clock of ours on it: the first call of a workload, or an instrumented one.
 
         Args:
-            rig: The workload.
-            calls: How many.
+            rig: The workload; `calls`: how many.
             rows: Arguments to rotate over; by default the rig's sets.
             record: With the guest's instruments on.
             hold: The guest keeps the outputs as they are returned, until `collect`.
@@ -110,7 +127,7 @@ class Session:
         return claim if seen is None else claim.model_copy(update={"samples": dict(seen)})
 
     def guard(self, side: str, fill: int) -> None:
-        """Has the guest lay what it allocates from now on between walls: before `load`, or it is too late."""
+        """Has the guest lay what it allocates between walls: before `load`, or it is too late."""
         self._command({"do": "guard", "side": side, "fill": fill}, (), CALLS_S)
 
     def guarded(self) -> int:
@@ -158,6 +175,7 @@ class Session:
         # When all is queued, not before: what did not wait for the gate has run by then, on inputs that are now gone.
         watcher.before()
         self._settle()
+        let_come_back()
         if page.marked(shot):
             raise Rejected(Outcome.CHEATED, "the calls were marked as done before the gate was opened")
         try:
@@ -167,7 +185,7 @@ class Session:
                 self._command({"do": "finish"}, (), 5.0)
             else:
                 self._answer(5.0)
-            raise Rejected(Outcome.TIMED_OUT, f"{calls} calls did not end within {CALLS_S:.0f} s") from error
+            raise Rejected(Outcome.TIMED_OUT, f"{calls} calls did not end: {error}") from error
         # Before the guest is asked for anything: what is not there now came after the clock had stopped.
         watcher.after()
         self._settle()
@@ -178,7 +196,7 @@ class Session:
         return Timed(seconds, time.perf_counter() - start, claim, {})
 
     def alive(self) -> bool:
-        """Whether the guest still answers, and its device with it."""
+        """Whether guest and device still answer."""
         try:
             self._command({"do": "finish"}, (), CALLS_S)
         except Rejected:
@@ -210,10 +228,12 @@ class Session:
         """Ends the guest."""
         if self.page:
             self.page.release()  # a kernel that spins for up to 30 s may hold up the end of its process
-        self.guest.kill()
-        if self.page:
-            self.page.close()
-            self.page = None
+        try:
+            self.guest.kill()
+        finally:
+            if self.page:
+                self.page.close()
+                self.page = None
 
     def _command(self, message: Mapping[str, Any], fds: Sequence[int], timeout_s: float) -> Claim:
         self._post(message, fds)
@@ -252,9 +272,8 @@ class Session:
         try:
             claim = Claim.model_validate(answer)
         except ValidationError as error:
-            raise Rejected(
-                Outcome.CRASHED, f"the guest's answer makes no sense: {error.error_count()} errors"
-            ) from error
+            wrong = f"the guest's answer makes no sense: {error.error_count()} errors"
+            raise Rejected(Outcome.CRASHED, wrong) from error
         if claim.builds:
             self.builds = tuple(claim.builds)
         if claim.failure:

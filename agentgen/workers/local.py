@@ -1,35 +1,31 @@
-"""A judge on this machine: started as a program, spoken to in records, never imported."""
+"""A judge on this machine: started as a program, spoken to in records, never imported. While it works on the device it
+has the turn there (`turns`), and at no other time: several judges may be open at once."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
 
-from agentgen import errors
-from agentgen.errors import AgentgenError, DeviceLost, DeviceNotFound, JudgeDied, MachineFailure, ProtocolError
+from agentgen.errors import DeviceLost, JudgeDied, MachineFailure
 from agentgen.records.admission import Admission
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort, Isolation
 from agentgen.records.trial import Depth, Trial
-from agentgen.sandbox.process import BOTH_SIDES
-from agentgen.sandbox.wire import Message, pair
+from agentgen.workers.devices import require_device
+from agentgen.workers.programs import JudgeProgram, Programs, no_stage
+from agentgen.workers.turns import turn
 
 OPEN_S = 600.0
 """The compiled baselines of `--effort full` are built meanwhile."""
 EVALUATE_S = 1800.0
 ADMIT_S = 300.0
-
-
-def _no_stage(_: str) -> None:
-    """Nobody watches."""
+WAIT = "wait"
+"""What `on_stage` is told before the first stage where the device is somebody else's for now. It counts in no time."""
 
 
 class LocalJudge:
@@ -42,7 +38,11 @@ class LocalJudge:
         arithmetic: Arithmetic,
         effort: Effort,
         isolation: Isolation = Isolation.JAIL,
+        programs: Programs | None = None,
     ) -> None:
+        """Takes what is to be judged where; `programs`: where its program comes from, shared with other judges of the
+        device, one after the other, so that the next one's is got ready meanwhile."""
+        self._programs = programs
         self._problem = problem
         self._device = device
         self._arithmetic = arithmetic
@@ -50,6 +50,7 @@ class LocalJudge:
         self._isolation = isolation
         self._program: JudgeProgram | None = None
         self._target: Target | None = None
+        self._stopped = False
 
     def __enter__(self) -> LocalJudge:
         return self
@@ -57,29 +58,29 @@ class LocalJudge:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def target(self) -> Target:
-        """Returns what the judge found out about the problem on this device.
+    def target(self, on_stage: Callable[[str], None] = no_stage) -> Target:
+        """Returns what the judge found out about the problem on this device; tells `on_stage` only of `WAIT`.
 
         Raises:
             DeviceNotFound: the device is not on this machine.
             ReferenceInvalid: the problem's reference does not run.
             JudgeDied: the judge ended without an answer.
         """
-        self._opened()
+        self._opened(on_stage)
         assert self._target is not None
         return self._target
 
     def evaluate(
         self,
         candidate: Candidate,
-        on_stage: Callable[[str], None] = _no_stage,
+        on_stage: Callable[[str], None] = no_stage,
         *,
         timing: bool = True,
         depth: Depth = Depth.JUDGE,
         then: Candidate | None = None,
     ) -> Trial:
-        """Returns the trial of one candidate; calls `on_stage` with the name of each stage as it starts. The candidate
-        that comes next may be built meanwhile."""
+        """Returns the trial of one candidate; calls `on_stage` with the name of each stage as it starts, and with
+        `WAIT` where another process is at work on the device. The candidate that comes next may be built meanwhile."""
         message = {
             "do": "evaluate",
             "candidate": candidate.model_dump(mode="json"),
@@ -87,11 +88,26 @@ class LocalJudge:
             "depth": depth.value,
             "then": then.model_dump(mode="json") if then else None,
         }
-        try:
-            return Trial.model_validate(self._opened().ask(message, EVALUATE_S, on_stage)["trial"])
-        except MachineFailure:
-            self.close()  # the next evaluation gets a fresh judge
-            raise
+        program = self._opened(on_stage)
+        with turn(self._device, lambda: on_stage(WAIT)):
+            try:
+                return Trial.model_validate(program.ask(message, EVALUATE_S, on_stage)["trial"])
+            except MachineFailure:
+                self.close()  # in this turn: guests may be at work. The next evaluation gets a fresh judge
+                raise
+
+    def evaluate_all(self, candidates: Sequence[Candidate], on_stage: Callable[[str, str], None]) -> Iterator[Trial]:
+        """Yields the trials of candidates, in their order; tells `on_stage` candidate and stage."""
+        for candidate, then in zip_longest(candidates, candidates[1:]):
+            yield self.evaluate(candidate, partial(on_stage, candidate.id), then=then)
+
+    def stop(self) -> None:
+        """Ends the call under way with JudgeDied, and each later one. For another thread than the one that calls."""
+        self._stopped = True
+        if self._programs:
+            self._programs.hang_up()
+        if program := self._program:
+            program.hang_up()
 
     def close(self) -> None:
         """Ends the judge, its zygotes and its guests."""
@@ -99,22 +115,32 @@ class LocalJudge:
             self._program.close()
             self._program = None
 
-    def _opened(self) -> JudgeProgram:
+    def _opened(self, on_stage: Callable[[str], None]) -> JudgeProgram:
         if self._program is None:
             require_device(self._device)
-            self._program = JudgeProgram(self._device)
-            message = {
-                "do": "open",
-                "problem": self._problem.model_dump(mode="json"),
-                "arithmetic": self._arithmetic.value,
-                "effort": self._effort.value,
-                "isolation": self._isolation.value,
-            }
-            try:
-                self._target = Target.model_validate(self._program.ask(message, OPEN_S)["target"])
-            except BaseException:
-                self.close()
-                raise
+            with turn(self._device, lambda: on_stage(WAIT)):
+                return self._open()
+        return self._program
+
+    def _open(self) -> JudgeProgram:
+        self._program = self._programs.take() if self._programs else JudgeProgram(self._device)
+        if self._stopped:  # looked at only now, so that either this or `stop` sees the other
+            self.close()
+            raise JudgeDied("the judge was stopped")
+        message = {
+            "do": "open",
+            "problem": self._problem.model_dump(mode="json"),
+            "arithmetic": self._arithmetic.value,
+            "effort": self._effort.value,
+            "isolation": self._isolation.value,
+        }
+        try:
+            self._target = Target.model_validate(self._program.ask(message, OPEN_S)["target"])
+        except BaseException:
+            self.close()
+            raise
+        if self._programs:
+            self._programs.prepare()
         return self._program
 
 
@@ -135,6 +161,10 @@ class Inspector:
 
     def admit(self, problem: Problem, arithmetic: Arithmetic) -> Admission:
         """Returns what was found. A reference that takes the program down with it is refused for that."""
+        with turn(self._device):
+            return self._admission(problem, arithmetic)
+
+    def _admission(self, problem: Problem, arithmetic: Arithmetic) -> Admission:
         self._program = self._program or JudgeProgram(self._device)
         message = {"do": "admit", "problem": problem.model_dump(mode="json"), "arithmetic": arithmetic.value}
         start = time.monotonic()
@@ -156,70 +186,6 @@ class Inspector:
             self._program = None
 
 
-class JudgeProgram:
-    """The running program and the socket to it."""
-
-    def __init__(self, device: str) -> None:
-        self._channel, theirs = pair()
-        command = [sys.executable, "-m", "agentgen.verify.program"]
-        command += ["--channel", str(theirs.fileno()), "--device", device]
-        # A session of its own: Ctrl-C reaches the orchestrator alone, which then closes the judge in order.
-        self._process = subprocess.Popen(
-            command,
-            env={**os.environ, **BOTH_SIDES},
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr,
-            start_new_session=True,
-        )
-        theirs.close()
-
-    def ask(self, message: Mapping[str, Any], timeout_s: float, on_stage: Callable[[str], None] = _no_stage) -> Message:
-        """Sends a command and returns the answer.
-
-        Raises:
-            AgentgenError: of the class that the judge names.
-            JudgeDied: it ended, hangs, or sent nonsense.
-        """
-        try:
-            self._channel.send(message)
-            while True:
-                answer, _ = self._channel.receive(timeout_s)
-                if "stage" not in answer:
-                    break
-                on_stage(answer["stage"])
-        except (ProtocolError, TimeoutError) as error:
-            self._process.kill()
-            raise JudgeDied(
-                f"the judge ended while it did {message['do']}: {error}; see above for its words"
-            ) from error
-        if "error" in answer:
-            kind = getattr(errors, answer["error"], JudgeDied)
-            raise kind(answer["message"]) if issubclass(kind, AgentgenError) else JudgeDied(answer["message"])
-        return answer
-
-    def close(self) -> None:
-        """Hangs up; a judge that does not end within 5 s is killed (its guests die with it)."""
-        self._channel.close()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-def devices() -> tuple[str, ...]:
-    """Returns the devices of this machine, GPUs first, as far as can be seen without torch."""
-    gpus = sorted(int(path.name.removeprefix("nvidia")) for path in Path("/dev").glob("nvidia[0-9]*"))
-    return (*(f"cuda:{position}" for position, _ in enumerate(gpus)), "cpu")
-
-
-def require_device(device: str) -> None:
-    """Raises DeviceNotFound if `device` is not on this machine."""
-    if device not in devices():
-        raise DeviceNotFound(f"no {device} on this machine, which has {', '.join(devices())}; pass --device")
-
-
 def describe() -> Mapping[str, str]:
     """Returns what a judge program sees of torch, triton, CUDA and the compilers."""
     with contextlib.closing(JudgeProgram("cpu")) as program:
@@ -235,6 +201,6 @@ def explain() -> Mapping[str, str]:
 def calibrate(device: str) -> tuple[Machine, Ceilings]:
     """Measures the ceilings of `device`."""
     require_device(device)
-    with contextlib.closing(JudgeProgram(device)) as program:
+    with turn(device), contextlib.closing(JudgeProgram(device)) as program:
         answer = program.ask({"do": "calibrate"}, 300.0)
     return Machine.model_validate(answer["machine"]), Ceilings.model_validate(answer["ceilings"])

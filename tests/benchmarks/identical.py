@@ -110,7 +110,7 @@ def compare(judge: Judge, baseline: Callable[..., Any], comparisons: int) -> lis
         if done % RACES_A_GUEST == 0:
             if session:
                 session.close()
-            session = judge.start_guest(candidate)
+            session = judge.guests.first(candidate)
             session.load(candidate, judge.arithmetic)
             session.construct(judge.main)
             session.set_weights(judge.main)

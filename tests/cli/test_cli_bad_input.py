@@ -83,6 +83,29 @@ def test_a_candidate_at_fault_is_rejected_with_1(source: str, outcome: str, says
     assert any(says in reason for reason in ended.answer["reasons"])
 
 
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("solve", "softmax", "--device", "cuda:0,cuda:0"), "names one device twice"),
+        (("solve", "softmax", "--device", "cpu,cuda:0"), "names two kinds of devices"),
+        (("solve", "softmax", "--device", "cuda:0,tpu"), "unknown device tpu"),
+        (("solve", "softmax", "--device", "cuda:98,cuda:99"), "no device cuda:98 on this machine"),
+        (("eval", "kernels.yaml", "--device", "cpu,cpu"), "names one device twice"),
+        (("verify", "softmax", "kernel.py", "--device", "cuda:0,cuda:1"), "one is wanted here"),
+        (("bench", "softmax", "kernel.py", "--device", "cuda:all"), "one is wanted here"),
+        (("reverify", "softmax", "kernel.py", "--device", "cuda:0,cuda:1"), "one is wanted here"),
+        (("problems", "import", "kernel.py", "--device", "cuda:0,cuda:1"), "one is wanted here"),
+    ],
+)
+def test_devices_that_cannot_be_used_together(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text("class ModelNew: ...\n")
+    refused(agentgen_program(*arguments, "--json", folder=tmp_path), says)
+    assert not list(tmp_path.glob("results/runs/*"))
+
+
 # ---- the place where runs are kept -----------------------------------------------------------------------------------
 
 

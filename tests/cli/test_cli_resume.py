@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from cli_program import Ended, agentgen_program
 
 from agentgen.models.exchange import read_request
@@ -37,8 +38,8 @@ PROBLEM = Problem(
 )
 
 
-def stored_run(ledger: Ledger) -> Run:
-    """Stores a run of one idea whose device a judge has looked at."""
+def stored_run(ledger: Ledger, device: str = "cpu", rounds: int = 1) -> Run:
+    """Stores a run of one idea a round whose device a judge has looked at."""
     target = Target(
         problem="relu",
         arithmetic=Arithmetic.FP32,
@@ -58,10 +59,10 @@ def stored_run(ledger: Ledger) -> Run:
         id="20261121-120000-abcd",
         problem=PROBLEM,
         arithmetic=Arithmetic.FP32,
-        device="cpu",
+        device=device,
         languages=(Language.CPP,),
         models=("mailbox",),
-        plan=Plan(rounds=1, ideas=1, repairs=0),
+        plan=Plan(rounds=rounds, ideas=1, repairs=0),
         created=datetime(2026, 11, 21, 12, tzinfo=UTC),
         target=target,
     )
@@ -86,8 +87,8 @@ def passed(candidate: Candidate) -> Trial:
     )
 
 
-def resume(folder: Path) -> Ended:
-    return agentgen_program("resume", "latest", "--json", folder=folder)
+def resume(folder: Path, *options: str) -> Ended:
+    return agentgen_program("resume", "latest", "--json", *options, folder=folder)
 
 
 def answer_the_request(mailbox: Path, role: Role, text: str) -> None:
@@ -132,3 +133,69 @@ def test_a_run_waits_for_its_mailbox_and_ends_with_the_kernel_on_disk(tmp_path: 
     assert "Touch [bold]less[/bold]" in done.stderr
     assert "2.00× [1.90, 2.10]" in done.stderr
     assert "Example 9000" in done.stderr
+
+
+def test_a_cap_ends_a_run_that_a_higher_one_lets_go_on(tmp_path: Path) -> None:
+    with open_ledger(f"sqlite:///{tmp_path / 'results' / 'agentgen.db'}") as ledger:
+        run = stored_run(ledger)
+    stopped = resume(tmp_path, "--budget-tokens", "1000", "--budget-usd", "0.5")
+    assert (stopped.code, stopped.answer["status"]) == (0, "stopped"), stopped.stderr
+    assert stopped.answer["caps"] == {"usd": 0.5, "tokens": 1000, "minutes": None, "candidates": None}
+    capped = stopped.answer["stopped_by"]
+    assert (capped["cap"], capped["limit"], capped["spent"], capped["unit"]) == ("--budget-tokens", 1000, 0, "tokens")
+    assert capped["next"] > 1000
+    spent = stopped.answer["spent"]
+    assert (spent["usd"], spent["tokens"], spent["candidates"], spent["requests"]) == (0, 0, 0, 0)
+    assert 0 < spent["minutes"] < 2
+    lines = stopped.stderr.splitlines()
+    (said,) = (line for line in lines if line.startswith("stopped by --budget-tokens 1000: 0 spent, the next request"))
+    assert said.endswith(f"could take {capped['next']:,.0f}")
+    assert f"agentgen resume {run.id} --budget-tokens" in stopped.stderr
+    assert not list((tmp_path / "results" / "runs" / run.id).glob("mailbox/*.request.md")), "nothing was sent"
+    assert resume(tmp_path).answer["stopped_by"] == capped, "the run keeps its caps"
+
+    waiting = resume(tmp_path, "--budget-tokens", "100000")
+    assert (waiting.code, waiting.answer["status"], waiting.answer["stopped_by"]) == (75, "waiting", None)
+    assert (waiting.answer["caps"]["tokens"], waiting.answer["caps"]["usd"]) == (100_000, 0.5)
+
+
+def test_what_a_capped_run_found_is_on_disk(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'results' / 'agentgen.db'}"
+    with open_ledger(store) as ledger:
+        run = stored_run(ledger, rounds=2)
+    folder = tmp_path / "results" / "runs" / run.id
+    assert resume(tmp_path).code == 75
+    idea = {"category": "memory access", "title": "Touch less", "reasoning": "It is bound by memory."}
+    answer_the_request(folder / "mailbox", Role.IDEAS, json.dumps({"ideas": [idea]}))
+    assert resume(tmp_path).code == 75
+    answer_the_request(folder / "mailbox", Role.WRITE, f"```python\n{SOURCE}```\n")
+    with open_ledger(store) as ledger:
+        (row,) = ledger.ideas(run.id)
+        candidate = Candidate(source=SOURCE, language=Language.CPP, idea=row.idea.id)
+        ledger.add_candidate(run.id, 1, candidate)
+        ledger.add_trial(run.id, passed(candidate))
+    stopped = resume(tmp_path, "--max-candidates", "1")
+    assert (stopped.code, stopped.answer["status"], stopped.answer["best"]) == (0, "stopped", candidate.id)
+    assert Path(stopped.answer["kernel"]) == folder / f"relu-{candidate.id[:8]}.py"
+    assert Path(stopped.answer["kernel"]).read_bytes() == SOURCE.encode()
+    assert stopped.answer["stopped_by"]["cap"] == "--max-candidates"
+    assert (stopped.answer["spent"]["tokens"], stopped.answer["spent"]["usd"]) == (None, None), "nobody said"
+    assert "stopped by --max-candidates 1: 1 kept\n" in stopped.stderr
+    assert "spent: tokens unknown, cost unknown" in stopped.stderr
+
+
+@pytest.mark.parametrize("command", ["resume", "evaluate"])
+def test_a_run_is_not_taken_to_another_kind_of_device(tmp_path: Path, command: str) -> None:
+    with open_ledger(f"sqlite:///{tmp_path / 'results' / 'agentgen.db'}") as ledger:
+        run = stored_run(ledger, device="cuda:0,cuda:1")
+    ended = agentgen_program(command, "latest", "--device", "cpu", "--json", folder=tmp_path)
+    assert (ended.code, ended.answer["exit_code"]) == (2, 2)
+    assert f"run {run.id} is one for cuda:0,cuda:1" in ended.answer["error"]
+
+
+def test_a_run_on_several_devices_keeps_them(tmp_path: Path) -> None:
+    with open_ledger(f"sqlite:///{tmp_path / 'results' / 'agentgen.db'}") as ledger:
+        stored_run(ledger, device="cuda:0,cuda:1")
+    waiting = resume(tmp_path)
+    assert (waiting.code, waiting.answer["device"]) == (75, "cuda:0,cuda:1")
+    assert "in fp32 on cuda:" in waiting.stderr

@@ -261,6 +261,15 @@ def test_a_price_list_is_for_its_own_server(serve: Serve) -> None:
     assert model(serve(OK), "gpt-5").ask(REQUEST).cost_usd is None
 
 
+def test_a_price_before_anything_is_sent_is_that_of_the_list() -> None:
+    listed = OpenAIModel("gpt-5", None, "key")
+    half, whole = listed.price_usd(1_000, 500), listed.price_usd(1_000, 1_000)
+    assert half is not None
+    assert whole is not None
+    assert 0 < half < whole
+    assert OpenAIModel("my-model", "http://127.0.0.1:9/v1", None).price_usd(1_000, 500) is None
+
+
 @pytest.mark.parametrize(
     "body", [completion("Done.", reasoning="Let me think."), completion("Done.", reasoning_content="Let me think.")]
 )

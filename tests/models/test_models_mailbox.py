@@ -98,3 +98,9 @@ def test_another_reply_is_waited_for(tmp_path: Path) -> None:
     wait_for_another([tmp_path], known)
     assert answer.exists()
     wait_for_another([tmp_path], known)  # one that came meanwhile: no wait at all
+
+
+def test_another_reply_is_waited_for_until_the_deadline(tmp_path: Path) -> None:
+    start_s = time.monotonic()
+    wait_for_another([tmp_path], replies([tmp_path]), start_s + 0.1)
+    assert 0.1 <= time.monotonic() - start_s < 5

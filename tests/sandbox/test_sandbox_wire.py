@@ -137,6 +137,19 @@ def test_sending_to_a_peer_that_does_not_read_ends_in_time() -> None:
         assert time.monotonic() - start < 2
 
 
+def test_hanging_up_ends_the_wait_of_another_thread() -> None:
+    with connected() as (ours, theirs):
+        timer = threading.Timer(0.05, ours.hang_up)
+        timer.start()
+        with pytest.raises(PeerClosed):
+            ours.receive(30)
+        timer.join()
+        assert theirs.recv(1) == b"", "the peer sees it too"
+        with pytest.raises(PeerClosed):
+            ours.send({})
+        ours.hang_up()
+
+
 def test_a_message_that_just_fits_into_the_socket_is_sent() -> None:
     with connected() as (ours, theirs):
         sent = 0

@@ -55,6 +55,9 @@ class Judge:
             seconds={"build": 0.5 + len(candidate.source)},
         )
 
+    def stop(self) -> None:
+        """It is never in the middle of anything."""
+
 
 class Opened:
     """Which judges were opened, and whether they were closed."""
@@ -64,7 +67,7 @@ class Opened:
         self.open = 0
 
     @contextmanager
-    def __call__(self, folder: Path) -> Generator[Judge]:
+    def __call__(self, _device: str, folder: Path) -> Generator[Judge]:
         self.problems.append(folder.name)
         self.open += 1
         assert self.open == 1, "two judges at once"
@@ -88,7 +91,7 @@ def dataset(folder: Path, *lines: tuple[str, str, str], problem: str = "square")
 def report_of(path: Path, opened: Opened | None = None) -> batch.Report:
     def ignore(_subject: cases.Subject, _verdict: cases.Verdict) -> None: ...
 
-    return batch.judge_all(cases.load(path), path.parent, opened or Opened(), ignore)
+    return batch.judge_all(cases.load(path), path.parent, opened or Opened(), ignore, ["cpu"])
 
 
 def rates(report: batch.Report) -> dict[str, tuple[int, int]]:

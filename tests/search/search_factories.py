@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from agentgen.errors import DeviceNotFound
 from agentgen.records.candidate import Candidate, Language
@@ -204,6 +205,10 @@ class ScriptedModel:
     def refuse(self, request: ChatRequest, reason: str) -> None:
         """Implements `ChatModel`."""
 
+    def price_usd(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Implements `ChatModel`."""
+        return 0.0
+
     def asked(self, role: Role) -> list[ChatRequest]:
         """Returns the requests of a role."""
         return [request for request in self.requests if request.role is role]
@@ -216,8 +221,6 @@ class ReplayJudge:
         self.away = away
         self._interrupt = interrupt
         self.evaluated: Counter[str] = Counter()
-        self.announced: list[tuple[str, str | None]] = []
-        """What was evaluated, and what was said to come next."""
         self.targets = 0
         self.calls = 0
 
@@ -228,10 +231,8 @@ class ReplayJudge:
         self.targets += 1
         return TARGET
 
-    def evaluate(
-        self, candidate: Candidate, on_stage: Callable[[str], None], *, then: Candidate | None = None
-    ) -> Trial:
-        """Implements `Judge`."""
+    def evaluate(self, candidate: Candidate, on_stage: Callable[[str], None]) -> Trial:
+        """Returns what the source says."""
         self.calls += 1
         if self.away:
             raise DeviceNotFound("the device is elsewhere")
@@ -240,12 +241,22 @@ class ReplayJudge:
         found = re.match(r"# judge: (\S+)", candidate.source)
         assert found is not None
         self.evaluated[candidate.id] += 1
-        self.announced.append((candidate.id, then.id if then else None))
         if found[1] == "pass":
             return untimed(candidate)
         if found[1] in Outcome.__members__:
             return untimed(candidate, Outcome(found[1]))
         return passed(candidate, float(found[1]))
+
+    def evaluate_all(self, candidates: Sequence[Candidate], on_stage: Callable[[str, str], None]) -> Iterator[Trial]:
+        """Implements `Judge`."""
+        for candidate in candidates:
+            yield self.evaluate(candidate, partial(on_stage, candidate.id))
+
+    def stop(self) -> None:
+        """Implements the pool's `Judge`."""
+
+    def close(self) -> None:
+        """Implements the pool's `Judge`."""
 
 
 def by_role(answers: Mapping[Role, Answer | Callable[[ChatRequest], Answer]]) -> Callable[[ChatRequest], Answer]:

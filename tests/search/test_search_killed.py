@@ -43,7 +43,7 @@ class LoggedJudge(ReplayJudge):
         super().__init__(interrupt=lambda: time.sleep(STEP_S))
         self._log = log
 
-    def evaluate(self, candidate: Candidate, on_stage: object, *, then: Candidate | None = None) -> Trial:
+    def evaluate(self, candidate: Candidate, on_stage: object) -> Trial:
         note(self._log, candidate.id)
         return super().evaluate(candidate, lambda _stage: None)
 

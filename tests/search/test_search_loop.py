@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from search_factories import TARGET, Answer, ReplayJudge, ScriptedModel, fenced, make_run, source_text
 from search_script import DONE, PLAN, WHOLE, idea_title, ignore, script, search, told
@@ -23,9 +21,6 @@ def test_a_whole_run(ledger: Ledger) -> None:
     assert ledger.run("run-1") == make_run(PLAN).model_copy(update={"status": RunStatus.DONE, "target": TARGET})
     assert [request.target for request in model.requests] == ["cpu", *["cpp"] * 4, *["cpu"] * 2, *["cpp"] * 4]
     assert judge.targets == 1
-    known = [(one, then) for one, then in judge.announced if then]
-    assert len(known) >= 4
-    assert set(known) <= set(pairwise(one for one, _ in judge.announced))
     tried = model.asked(Role.IDEAS)[1].prompt
     assert "**Tiles** (memory access; on the reference): cpp: 1.20x, 533.8 us" in tried
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ import pytest
 
 from agentgen.errors import BadInput, StoreUnavailable
 from agentgen.records.chat import ChatReply
-from agentgen.records.run import RunStatus
+from agentgen.records.run import Caps, RunStatus
 from agentgen.store.ledger import Ledger, open_ledger
 from agentgen.store.rows import CandidateRow, Exchange, IdeaRow, Spent
 
@@ -49,6 +51,39 @@ def test_a_run_that_has_its_target_from_the_start(ledger: Ledger, make: Make) ->
     run = make.run(RUN).model_copy(update={"target": make.target()})
     ledger.create_run(run)
     assert ledger.run("latest") == run
+
+
+def test_a_run_on_many_devices_keeps_them_and_fits_into_its_columns(ledger: Ledger, url: str, make: Make) -> None:
+    run = make.run(RUN).model_copy(update={"device": ",".join(f"cuda:{number}" for number in range(8))})
+    ledger.create_run(run)
+    assert ledger.run(RUN) == run
+    assert not ledger.create_run(run)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        assert connection.execute("select device from run").fetchall() == [("cuda:0",)]
+
+
+def test_the_caps_of_a_run_are_those_of_now(ledger: Ledger, url: str, make: Make) -> None:
+    before, caps = make.run(RUN), Caps(usd=0.5, tokens=20_000)
+    ledger.create_run(before)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        ((record,),) = connection.execute("select record from run").fetchall()
+    assert "caps" not in json.loads(record), "so a run of before there were caps is one without"
+    assert ledger.run(RUN).caps == Caps()
+    ledger.set_status(RUN, RunStatus.STOPPED)
+    ledger.set_caps(RUN, caps)
+    capped = before.model_copy(update={"caps": caps, "status": RunStatus.STOPPED})
+    assert ledger.run(RUN) == capped
+    assert not ledger.create_run(before)  # as a folder brings it along that was packed earlier
+    assert ledger.run(RUN) == capped
+    ledger.set_caps(RUN, Caps())
+    assert ledger.run(RUN).caps == Caps()
+
+
+def test_a_run_that_has_caps_from_the_start(ledger: Ledger, make: Make) -> None:
+    run = make.run(RUN).model_copy(update={"caps": Caps(minutes=1.5, candidates=7)})
+    assert ledger.create_run(run)
+    assert ledger.run(RUN) == run
+    assert not ledger.create_run(run)
 
 
 def test_runs_by_reference(ledger: Ledger, make: Make) -> None:
@@ -171,6 +206,7 @@ def test_what_was_spent(started: Ledger, make: Make) -> None:
 def test_a_run_that_is_not_there(started: Ledger, make: Make) -> None:
     for call in (
         lambda: started.set_status("x", RunStatus.DONE),
+        lambda: started.set_caps("x", Caps()),
         lambda: started.set_target("x", make.target()),
         lambda: started.add_idea("x", 1, make.idea()),
         lambda: started.add_candidate("x", 1, make.candidate()),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentgen.errors import BadInput, StoreUnavailable
-from agentgen.records.run import RunStatus
+from agentgen.records.run import Caps, RunStatus
 from agentgen.store.ledger import Ledger, open_ledger
 from agentgen.store.transfer import FILE, pack, unpack
 
@@ -70,6 +70,15 @@ def test_what_was_done_elsewhere_comes_back_and_nothing_twice(ledger: Ledger, ma
         assert ledger.trials(RUN) == (make.passed(0), make.failed(1))
         assert ledger.reply(RUN, make.request(1).id) == make.reply("meanwhile")
         assert len(ledger.candidates(RUN)) == 2
+
+
+def test_caps_travel_and_those_that_were_set_anew_here_stay(ledger: Ledger, make: Make, tmp_path: Path) -> None:
+    ledger.create_run(make.run(RUN).model_copy(update={"caps": Caps(tokens=1_000)}))
+    pack(ledger, RUN, tmp_path)
+    with open_ledger(f"sqlite:///{tmp_path}/elsewhere.db") as other:
+        assert unpack(tmp_path, other).caps == Caps(tokens=1_000)
+    ledger.set_caps(RUN, Caps(tokens=2_000))
+    assert unpack(tmp_path, ledger).caps == Caps(tokens=2_000)
 
 
 def test_packing_again_replaces_the_file(ledger: Ledger, make: Make, tmp_path: Path) -> None:

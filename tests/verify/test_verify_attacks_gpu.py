@@ -188,6 +188,24 @@ def test_a_mark_in_front_of_the_work_finds_no_outputs(judge: LocalJudge) -> None
     require_honest_passes(judge)
 
 
+OPEN_THE_GATE = """
+if self.calls == 1:
+    for gate in hidden(gc, "get_", "objects")():
+        if type(gate).__name__ == "Gate":
+            def opened(shot, close=gate.close_behind, words=ctypes.addressof(gate._host)):
+                close(shot)
+                ctypes.c_int.from_address(words).value = shot
+            gate.close_behind = opened
+return self.work(x)
+"""
+
+
+def test_a_gate_that_the_guest_opens_itself_lets_through_what_was_not_asked(judge: LocalJudge) -> None:
+    trial = judge.evaluate(candidate(OPEN_THE_GATE))
+    assert trial.outcome in {Outcome.WRONG_VALUES, Outcome.CHEATED}, trial.reasons
+    require_honest_passes(judge)
+
+
 LEAVE_RUNNING = """
 y = self.work(x)
 self.side.wait_stream(torch.cuda.current_stream())

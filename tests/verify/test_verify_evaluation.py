@@ -15,15 +15,33 @@ from verify_problems import small_conv
 from agentgen.errors import DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, OwnWork
+from agentgen.records.run import Isolation
 from agentgen.records.trial import Outcome, Trial
+from agentgen.sandbox.protocol import Guest
 from agentgen.verify import machine as machines
 from agentgen.verify.evaluation import evaluate
 from agentgen.verify.findings import Findings
+from agentgen.verify.guests import Guests
 from agentgen.verify.judge import Judge
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
 
 CANDIDATE = Candidate(source=torch_conv(), language=Language.CPP)
+
+
+class Here:
+    """A sandbox whose guests are in this process."""
+
+    isolation = "none: guests are in this process"
+
+    def wait_until_warm(self) -> None: ...
+
+    def start(self, name: str = "", built: Path | None = None) -> Guest:
+        return GuestHere()
+
+    def hand_over(self, built: Path, scratch: Path) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Crowded(Judge):
@@ -37,13 +55,7 @@ class Crowded(Judge):
         self.main = rig
         self._near = ([], [])
         self._rigs = {rig.reference.workload: rig}
-
-    @property
-    def isolation(self) -> str:
-        return "none: guests are in this process"
-
-    def start_guest(self, candidate: Candidate) -> Session:
-        return Session(GuestHere(), None)
+        self.guests = Guests(Here(), None, Isolation.NONE)
 
     def probe(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         raise AssertionError("the check has found no memory")

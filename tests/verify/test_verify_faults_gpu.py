@@ -31,9 +31,15 @@ class ModelNew(ModelNew):
     def forward(self, x):
         global calls
         calls += 1
-        return super().forward(x[:0] if calls > 250 else x)
+        y = super().forward(x)
+        if calls > 250:
+            super().forward(x[:0])
+        return y
 """
-"""An empty input, for which the kernel below never ends."""
+"""With an empty input, for which the kernel below never ends."""
+
+SLEEP = 'asm volatile("nanosleep.u32 1000;")'
+"""What a loop that is to stay does: a variable that is volatile does not keep NVRTC from removing it."""
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +64,7 @@ def evaluated(judge: Judge, source: str, *, timing: bool = False) -> Trial:
 def test_a_kernel_that_never_ends(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(session, "FIRST_CALL_S", 5.0)
-        trial = evaluated(
-            judge, edited(CONV, "double sum = b[o];", "double sum = b[o];\n  for (volatile int on = 1; on;);")
-        )
+        trial = evaluated(judge, edited(CONV, "double sum = b[o];", f"double sum = b[o];\n  while (N >= 0) {SLEEP};"))
     assert trial.outcome is Outcome.TIMED_OUT, trial.reasons
 
 
@@ -68,7 +72,7 @@ def test_a_kernel_that_never_ends_once_it_is_timed(judge: Judge, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(session, "CALLS_S", 10.0)
         patch.setattr(session, "FIRST_CALL_S", 10.0)  # of a race's calls the first are not timed
-        kernel = edited(CONV, "  int P = H - K + 1;", "  int P = H - K + 1;\n  for (volatile int on = !N; on;);")
+        kernel = edited(CONV, "  int P = H - K + 1;", f"  int P = H - K + 1;\n  while (!N) {SLEEP};")
         kernel = edited(kernel, "(y.numel() + 255) // 256, 256", "(y.numel() + 255) // 256 or 1, 256")
         trial = evaluated(judge, f"{kernel}\n{ONCE_TIMED}", timing=True)
     assert trial.outcome is Outcome.TIMED_OUT, trial.reasons

@@ -17,7 +17,7 @@ from agentgen.records.run import Effort
 from agentgen.records.trial import Clock, Outcome, Trial
 from agentgen.sandbox.forked import ProcessGuest
 from agentgen.sandbox.process import ProcessSandbox
-from agentgen.verify import machine
+from agentgen.verify.architecture import architecture
 from agentgen.verify.clock import Page
 from agentgen.verify.shared import Region
 from agentgen.workers.local import LocalJudge
@@ -255,7 +255,7 @@ def test_triton_that_does_not_compile(softmax: LocalJudge) -> None:
 
 @pytest.fixture
 def guest() -> Iterator[ProcessGuest]:
-    sandbox = ProcessSandbox(DEVICE, machine.architecture(machine.describe(DEVICE)))
+    sandbox = ProcessSandbox(DEVICE, architecture(DEVICE))
     yield sandbox.start()
     sandbox.close()
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from verify_problems import cpp_source, edited_kernel, small_conv
 
-from agentgen import jit
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic
 from agentgen.records.run import Effort
@@ -462,17 +461,6 @@ def test_wrong_triton_is_found(judge: LocalJudge, edit: str) -> None:
     pytest.importorskip("triton")
     trial = evaluated(judge, TRITON.replace("{edit}", edit), Language.TRITON)
     refused(trial, Outcome.WRONG_VALUES, "ragged, normal")
-
-
-@pytest.fixture(scope="module")
-def nvrtc() -> None:
-    """Skips where CUDA source cannot be compiled."""
-    try:
-        jit.cuda('extern "C" __global__ void probe(int n) {}', arch="sm_90a")
-    except RuntimeError as error:
-        if "libnvrtc not found" not in str(error):
-            raise
-        pytest.skip(str(error))
 
 
 @pytest.mark.usefixtures("nvrtc")

@@ -280,6 +280,6 @@ def test_a_guest_for_which_there_are_no_descriptors(judge: Judge) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
     try:
         with pytest.raises(SandboxUnavailable, match=r"no guest can be started: .*Too many open files"):
-            judge.start_guest(Candidate(source=HONEST, language=Language.CPP))
+            judge.guests.first(Candidate(source=HONEST, language=Language.CPP))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -35,7 +35,8 @@ from agentgen.records.run import Effort
 from agentgen.workers.local import LocalJudge
 
 judge = LocalJudge(Problem.model_validate_json(sys.argv[1]), "cpu", Arithmetic.FP32, Effort.QUICK)
-judge.evaluate(Candidate(source=sys.argv[2], language=Language.CPP), lambda stage: print(stage, flush=True))
+candidate = Candidate(source=sys.argv[2], language=Language.CPP)
+judge.evaluate(candidate, lambda stage: stage == "wait" or print(stage, flush=True))
 """
 
 

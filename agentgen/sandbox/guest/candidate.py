@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+import os
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,13 +25,15 @@ def set_arithmetic(arithmetic: str) -> None:
 
 def load_module(source: str, path: str, name: str = MODULE_NAME) -> types.ModuleType:
     """Runs module text as a module of its own. It is written to `path` first, because Triton reads a kernel's source
-    from its file.
+    from its file; at once, because a guest of the same candidate may be reading it.
 
     Raises:
         Whatever the text raises.
     """
-    with open(path, "w", encoding="utf-8") as file:
+    beside = f"{path}.{os.getpid()}"
+    with open(beside, "w", encoding="utf-8") as file:
         file.write(source)
+    os.replace(beside, path)
     linecache.checkcache(path)
     module = types.ModuleType(name)
     module.__file__ = path

@@ -2,7 +2,8 @@
 
 1. The process that owns the work queues `gate` (writes "here", then spins until the judge stores the go word, at most
    `MAX_WAIT_MS`), its n calls, and `mark` (writes "done").
-2. The judge waits for "here", stores the go word, and watches "done" with its own clock.
+2. The judge waits for "here", does what it has to do, gives the GPU time to come back to the gate (`verify.clock`),
+   stores the go word, and watches "done" with its own clock.
 
 No launch, Python, socket or event of the guest lies inside the window. Seen on an H200: 3% agreement with CUDA events
 in one shot of 0.5 ms, 0.2% in 4 ms. The queue should stay under about 1,000 launches: beyond that a launch blocks.

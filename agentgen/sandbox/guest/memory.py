@@ -10,6 +10,7 @@ Not covered: GPUs or containers that refuse POSIX descriptors of device memory.
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import os
 from collections.abc import Sequence
@@ -130,6 +131,7 @@ _PERSISTING_L2 = 6
 _PINNED, _POSIX_FD, _DEVICE, _READ_WRITE, _GRANULARITY_MINIMUM = 1, 1, 1, 3, 0
 
 
+@functools.cache
 def driver() -> ctypes.CDLL:
     """Returns libcuda; torch must have made its context current (any CUDA tensor does)."""
     return ctypes.CDLL("libcuda.so.1")

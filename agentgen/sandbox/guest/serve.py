@@ -1,5 +1,6 @@
 """The guest's side of the socket: does what the judge commands, one candidate per process, and answers with claims.
 
+    open       the gate's page                -> ok (a GPU's context is there; done by load, where nobody asked before)
     load       source                         -> ok | failure
     share      region + descriptor            -> ok
     construct  workload, init args, seed      -> state (names, shapes, digests), whether prepare() is defined
@@ -53,15 +54,20 @@ class Guest:
         self._samples: dict[str, int] | None = None
         self._held: list[tuple[window.Tensors, window.Tensors]] = []
 
+    def open(self, _: Message, fds: list[int]) -> Answer:
+        """Makes the context on a GPU and opens the gate's page."""
+        torch.cuda.set_device(self._device)
+        torch.zeros(1, device=self._device)
+        memory.reset_persisting_cache()  # 11.25 MiB of an H200's are set aside in a new context, and torch's too
+        self._gate = gate.Gate(fds[0], str(self._arch))
+        os.close(fds[0])
+        return {}
+
     def load(self, message: Message, fds: list[int]) -> Answer:
-        """Runs the candidate's module text and opens the gate's page on a GPU."""
+        """Runs the candidate's module text, on a device that is open by then."""
         self._arithmetic = message["arithmetic"]
-        if self._device != "cpu":
-            torch.cuda.set_device(self._device)
-            torch.zeros(1, device=self._device)
-            memory.reset_persisting_cache()  # 11.25 MiB of an H200's are set aside in a new context, and torch's too
-            self._gate = gate.Gate(fds[0], str(self._arch))
-            os.close(fds[0])
+        if fds:
+            self.open({}, fds)
         path = os.path.join(os.getcwd(), "candidate.py")
         self._module = candidate.load_module(message["source"], path)
         if not hasattr(self._module, "ModelNew"):
@@ -195,7 +201,8 @@ def serve(channel: Channel, device: str, arch: str | None) -> None:
     """Answers commands until the judge closes the socket."""
     guest = Guest(device, arch)
     commands = {
-        "load": guest.load, "share": guest.share, "construct": guest.construct, "weights": guest.weights,
+        "open": guest.open, "load": guest.load, "share": guest.share, "construct": guest.construct,
+        "weights": guest.weights,
         "poison": guest.poison, "guard": guest.guard, "guarded": guest.guarded, "window": guest.window,
         "go": guest.go, "finish": guest.finish, "collect": guest.collect, "ping": guest.ping,
     }  # fmt: skip

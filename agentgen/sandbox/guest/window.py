@@ -174,7 +174,8 @@ def _copy_host(source: torch.Tensor, target: torch.Tensor) -> None:
 
 def _copy_device(source: torch.Tensor, target: torch.Tensor) -> None:
     cuda = driver()
-    stream = torch.cuda.current_stream().cuda_stream
+    # As Triton asks: through torch.cuda.current_stream() it takes 40 us, of 54 for the whole copy.
+    stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())  # pyright: ignore[reportPrivateUsage]
     code = cuda.cuMemcpyDtoDAsync_v2(
         ctypes.c_ulonglong(target.data_ptr()),
         ctypes.c_ulonglong(source.data_ptr()),

@@ -30,7 +30,7 @@ from functools import partial
 
 from agentgen.errors import PeerClosed
 from agentgen.sandbox import cgroup, folders
-from agentgen.sandbox.guest import limits
+from agentgen.sandbox.guest import limits, pages
 from agentgen.sandbox.guest.jail import ended
 from agentgen.sandbox.guest.nursery import Born, Nursery
 from agentgen.sandbox.kin import children
@@ -99,6 +99,7 @@ def _warm_up(device: str, arch: str | None) -> None:
         from agentgen.sandbox.guest import compiler  # a CPU has no use for it
 
         compiler.warm_up(arch)
+    pages.gather()
 
 
 class Zygote:

@@ -115,7 +115,8 @@ def guard_pages(judge: Judge, candidate: Candidate, rig: Rig) -> str | NotGated:
         library = guard.library()
     except SandboxUnavailable as error:
         return NotGated(f"skipped: {error}")
-    sandbox = ProcessSandbox("cpu", interpret=judge.interprets(candidate), preload=library, isolation=judge.kept_in)
+    interpret, isolation = judge.interprets(candidate), judge.guests.kept_in
+    sandbox = ProcessSandbox("cpu", interpret=interpret, preload=library, isolation=isolation)
     try:
         blocks = sum(
             _guarded(sandbox, judge, candidate, rig, side, fill) for side, fill in (("after", NAN), ("before", HUGE))

@@ -1,0 +1,211 @@
+"""Which kernel is judged where, with judges that are plain classes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentgen.errors import DeviceLost, JudgeDied
+from agentgen.records.candidate import Candidate
+from agentgen.records.machine import Machine
+from agentgen.records.problem import Arithmetic
+from agentgen.records.trial import Depth, Outcome, Trial
+from agentgen.scoring import batch, cases
+from agentgen.scoring.benches import Rota
+
+PATIENCE_S = 20.0
+DEVICES: tuple[str, ...] = ("cuda:0", "cuda:1")
+
+
+def subjects(*problems: str) -> list[cases.Subject]:
+    """Returns a kernel for each, numbered from 0."""
+    return [
+        cases.Subject(problem=Path(problem), kernel=Path(f"cuda/{number}.py"))
+        for number, problem in enumerate(problems)
+    ]
+
+
+def handed_out(rota: Rota, devices: Sequence[str]) -> list[str]:
+    """Returns what goes where when the devices ask in this order."""
+    found = [(device, rota.next(device)) for device in devices]
+    return [f"{device}: {subject.problem}{subject.kernel.stem}" for device, subject in found if subject]
+
+
+# ---- the rota --------------------------------------------------------------------------------------------------------
+
+
+def test_one_device_goes_through_the_problems_in_their_order() -> None:
+    rota = Rota(subjects("a", "b", "a", "b"))
+    assert handed_out(rota, ["x"] * 5) == ["x: a0", "x: a2", "x: b1", "x: b3"]
+
+
+def test_each_device_has_problems_of_its_own_and_helps_when_none_is_left() -> None:
+    rota = Rota(subjects("a", "a", "a", "b", "b", "c", "c", "c"))
+    begun = handed_out(rota, ["x", "y", "y", "y", "y", "x"])
+    assert begun == ["x: a0", "y: b3", "y: b4", "y: c5", "y: c6", "x: a1"]
+    assert handed_out(rota, ["y", "y", "x"]) == ["y: c7", "y: a2"], "it helps, and then nothing is left"
+
+
+def test_help_goes_to_the_problem_with_the_most_left() -> None:
+    rota = Rota(subjects("a", "a", "b", "b", "b", "b", "c"))
+    handed_out(rota, ["x", "y", "z"])
+    assert handed_out(rota, ["z"]) == ["z: b3"]
+
+
+# ---- a dataset over two devices --------------------------------------------------------------------------------------
+
+HEAD = "name: small\nevaluators: [Decision]\nreport_evaluators: [Confusion, ErrorRates]\ncases:\n"
+
+
+def machine(device: str = "a GPU") -> Machine:
+    return Machine(
+        device_type="cuda",
+        device=device,
+        cores=132,
+        memory_bytes=1 << 37,
+        last_level_cache_bytes=1 << 25,
+        torch="2",
+        triton=None,
+        python="3",
+    )
+
+
+class House:
+    """Opens judges, and knows which device judged which problem."""
+
+    def __init__(self, *, kinds: Sequence[str] = ("a GPU", "a GPU"), meet: bool = True) -> None:
+        self.opened: dict[str, list[str]] = {device: [] for device in DEVICES}
+        self.open = 0
+        self.kinds = dict(zip(DEVICES, kinds, strict=True))
+        self.first = threading.Barrier(2) if meet else None
+        """Passed by the first kernel of each device, and only while both are at one."""
+        self.lock = threading.Lock()
+        self.judged: list[tuple[str, str]] = []
+        self.stops: list[str] = []
+
+    @contextmanager
+    def __call__(self, device: str, folder: Path) -> Generator[Judge]:
+        self.opened[device].append(folder.name)
+        with self.lock:
+            self.open += 1
+            assert self.open <= len(DEVICES)
+        yield Judge(self, device)
+        with self.lock:
+            self.open -= 1
+
+
+class Judge:
+    """Finds what the source says."""
+
+    def __init__(self, house: House, device: str) -> None:
+        self._house = house
+        self._device = device
+        self._stopped = threading.Event()
+
+    def evaluate(self, candidate: Candidate, *, depth: Depth) -> Trial:
+        house, source = self._house, candidate.source
+        if house.first and not any(device == self._device for device, _ in house.judged):
+            house.first.wait(PATIENCE_S)
+        if source.startswith("hangs"):
+            assert self._stopped.wait(PATIENCE_S), "nobody stopped it"
+            raise JudgeDied("it was stopped")
+        with house.lock:
+            house.judged.append((self._device, source))
+        if source.startswith("lost"):
+            raise DeviceLost("the device is gone")
+        return Trial(
+            candidate=candidate.id,
+            problem="square",
+            arithmetic=Arithmetic.FP32,
+            machine=machine(house.kinds[self._device]),
+            outcome=Outcome.PASSED,
+        )
+
+    def stop(self) -> None:
+        self._house.stops.append(self._device)
+        self._stopped.set()
+
+
+def dataset(folder: Path, *kernels: tuple[str, str]) -> Path:
+    """Writes kernels and a dataset: problem and source of each."""
+    (folder / "cuda").mkdir()
+    text = HEAD
+    for number, (problem, source) in enumerate(kernels):
+        (folder / "cuda" / f"{number}.py").write_text(source)
+        text += f"- {{name: k{number}, inputs: {{problem: {problem}, kernel: cuda/{number}.py}}, "
+        text += "metadata: {devices: [cuda]}, expected_output: {accepted: true}}\n"
+    path = folder / "small.yaml"
+    path.write_text(text)
+    return path
+
+
+def ignore(_subject: cases.Subject, _verdict: cases.Verdict) -> None: ...
+
+
+def test_two_devices_judge_at_once_each_its_own_problem(tmp_path: Path) -> None:
+    path, house = dataset(tmp_path, *[(problem, f"# {problem}{n}") for problem in "ab" for n in range(4)]), House()
+    threads: set[int] = set()
+
+    def on_verdict(_subject: cases.Subject, _verdict: cases.Verdict) -> None:
+        threads.add(threading.get_ident())
+
+    report = batch.judge_all(cases.load(path), tmp_path, house, on_verdict, DEVICES)
+    assert batch.as_expected(report)
+    assert [case.name for case in report.cases] == [f"k{number}" for number in range(8)]
+    assert sorted(source for _, source in house.judged) == [f"# {problem}{n}" for problem in "ab" for n in range(4)]
+    assert (house.opened["cuda:0"][0], house.opened["cuda:1"][0]) == ("a", "b")
+    assert house.open == 0
+    assert threads == {threading.get_ident()}, "what is shown is shown by one thread"
+
+
+def test_what_is_waited_for_is_not_in_a_case_s_time(tmp_path: Path) -> None:
+    path, house = dataset(tmp_path, *[("a", f"# {n}") for n in range(6)]), House(meet=False)
+
+    def slowly(_subject: cases.Subject, _verdict: cases.Verdict) -> None:
+        threading.Event().wait(0.05)
+
+    report = batch.judge_all(cases.load(path), tmp_path, house, slowly, DEVICES[:1])
+    first, *_, last = report.cases
+    assert last.total_duration < first.total_duration + 0.15, "it waited for five before it"
+
+
+def test_a_device_that_fails_is_a_failure_of_its_case_and_the_rest_is_judged(tmp_path: Path) -> None:
+    path = dataset(tmp_path, ("a", "lost"), ("b", "# 1"), ("b", "# 2"), ("a", "# 3"))
+    report = batch.judge_all(cases.load(path), tmp_path, House(), ignore, DEVICES)
+    assert [failure.name for failure in report.failures] == ["k0"]
+    assert [case.name for case in report.cases] == ["k1", "k2", "k3"]
+
+
+def test_two_kinds_of_devices_are_not_mixed_up(tmp_path: Path) -> None:
+    path, house = dataset(tmp_path, ("a", "# 0"), ("b", "# 1")), House(kinds=("a GPU", "another GPU"))
+    report = batch.judge_all(cases.load(path), tmp_path, house, ignore, DEVICES)
+    assert (len(report.cases), len(report.failures)) == (1, 1)
+    assert "another kind of machine" in report.failures[0].error_message
+
+
+def test_an_interrupt_ends_all_judges(tmp_path: Path) -> None:
+    path, house = dataset(tmp_path, ("a", "# 0"), ("b", "hangs"), ("a", "# 2"), ("a", "# 3")), House()
+
+    def interrupt(_subject: cases.Subject, _verdict: cases.Verdict) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        batch.judge_all(cases.load(path), tmp_path, house, interrupt, DEVICES)
+    assert sorted(house.stops) == list(DEVICES)
+    assert house.open == 0
+    assert [source for _, source in house.judged] == ["# 0"]
+
+
+def test_at_the_end_each_device_is_left_by_the_thread_that_judged_there(tmp_path: Path) -> None:
+    path = dataset(tmp_path, ("a", "# 0"), ("b", "# 1"))
+    house, left = House(), dict[str, str]()
+
+    def leave(device: str) -> None:
+        left[device] = threading.current_thread().name
+
+    batch.judge_all(cases.load(path), tmp_path, house, ignore, DEVICES, leave)
+    assert left == {device: f"bench of {device}" for device in DEVICES}
