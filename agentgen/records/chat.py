@@ -39,6 +39,21 @@ class ChatRequest(Record):
         return content_hash("request", self.role.value, self.problem, self.target, self.parent, self.attempt)
 
 
+class Fault(StrEnum):
+    """Why a reply may be of no use, by itself and before anybody read it."""
+
+    LENGTH = "length"
+    """It ran into a limit of output tokens or of the context."""
+    BROKEN = "broken"
+    """The connection ended before the reply did."""
+    REFUSED = "refused"
+    """The model would not answer."""
+    FILTERED = "filtered"
+    """The server withheld it."""
+    EMPTY = "empty"
+    """Nothing was said."""
+
+
 class ChatReply(Record):
     """What the model said, as it came."""
 
@@ -47,8 +62,15 @@ class ChatReply(Record):
     """Who answered, as the ledger and the leaderboard name it."""
     reasoning: str = ""
     input_tokens: int | None = None
+    cached_tokens: int | None = None
+    """Of the input, those that the server had read before."""
     output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    """Of the output, those of reasoning."""
     cost_usd: float | None = None
     """None: price not known. Never 0 for that."""
     seconds: float | None = None
     finish_reason: str | None = None
+    """In the server's words."""
+    fault: Fault | None = None
+    """Part of an answer may be there all the same."""
