@@ -5,7 +5,7 @@ The only place on the orchestrator's side that reads the environment. A layer is
 
     agentgen.toml, in the working folder or the nearest parent that has one:
         [agentgen]
-        model = ["gpt-oss-120b"]            # or "recorded", "mailbox", "mailbox:DIR"
+        model = ["gpt-oss-120b"]            # or "recorded", "mailbox", "mailbox:DIR"; "ideas=…" for one part
         base_url = "http://localhost:8000/v1"
         store = "postgresql+psycopg://…"    # any SQLAlchemy URL
         problems = "my-problems"            # relative to the file
@@ -13,6 +13,7 @@ The only place on the orchestrator's side that reads the environment. A layer is
         languages = ["triton"]
         arithmetic = "fp32"
         rounds = 3
+        strategy = "best-first"
         effort = "full"
         sandbox = "none"                    # candidates can do what you can
         budget_usd = 2.5                    # a run asks no model for more than these
@@ -48,6 +49,7 @@ LANGUAGES = ("triton", "cuda", "cpp")
 ARITHMETICS = ("fp32", "tf32", "fp16", "bf16")
 EFFORTS = ("quick", "full")
 SANDBOXES = ("jail", "docker", "none")
+STRATEGIES = ("ideas-tree", "best-first", "best-of-n", "refine")
 CAPS = ("budget_usd", "budget_tokens", "budget_minutes", "max_candidates")
 
 
@@ -63,6 +65,7 @@ class Layer:
     languages: tuple[str, ...] | None = None
     arithmetic: str | None = None
     rounds: int | None = None
+    strategy: str | None = None
     effort: str | None = None
     sandbox: str | None = None
     budget_usd: float | None = None
@@ -91,6 +94,7 @@ class Settings:
     """None: the problem's own."""
     rounds: int | None = None
     """None: as `effort` says."""
+    strategy: str = "ideas-tree"
     effort: str = "quick"
     sandbox: str = "jail"
     budget_usd: float | None = None
@@ -133,6 +137,7 @@ def load(flags: Layer, environment: Mapping[str, str], folder: Path) -> Settings
         languages=said.languages or (),
         arithmetic=said.arithmetic,
         rounds=said.rounds,
+        strategy=said.strategy or "ideas-tree",
         effort=said.effort or "quick",
         sandbox=said.sandbox or "jail",
         budget_usd=said.budget_usd,
@@ -264,6 +269,7 @@ _READERS: dict[str, Callable[[Path, object], object]] = {
     "languages": _languages,
     "arithmetic": _among(*ARITHMETICS),
     "rounds": _count,
+    "strategy": _among(*STRATEGIES),
     "effort": _among(*EFFORTS),
     "sandbox": _among(*SANDBOXES),
     "budget_usd": _amount,

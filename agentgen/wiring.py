@@ -16,9 +16,10 @@ from agentgen.errors import AgentgenError, BadConfig, BadInput
 from agentgen.models.chat import ChatModel
 from agentgen.models.mailbox import MailboxModel
 from agentgen.models.recorded import RecordedModel
+from agentgen.models.roster import Part, Roster, split_part
 from agentgen.records.candidate import DEFAULT_LANGUAGES, Language
 from agentgen.records.problem import Arithmetic, Problem
-from agentgen.records.run import Caps, Effort, Isolation, Plan, Run
+from agentgen.records.run import Caps, Effort, Isolation, Plan, Run, Strategy
 from agentgen.store import catalog, foreign, transfer
 from agentgen.store.ledger import Ledger, open_ledger
 from agentgen.workers.devices import device_type, find_devices
@@ -112,7 +113,7 @@ def new_run(settings: Settings, given: str) -> Run:
     device = ",".join(find_devices(settings.device, languages))
     if device != "cpu" and Language.CPP in languages:
         raise BadInput(f"C++ candidates run on a CPU, not on {device}: give --device cpu, or leave --language cpp out")
-    plan = PLANS[effort := Effort(settings.effort)]
+    plan = PLANS[effort := Effort(settings.effort)].model_copy(update={"strategy": Strategy(settings.strategy)})
     now = datetime.now(UTC)
     return Run(
         id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
@@ -159,34 +160,46 @@ def chosen_models(settings: Settings, recording: Path) -> tuple[str, ...]:
             "OPENAI_API_KEY or AGENTGEN_BASE_URL is set, but no model is named: give --model NAME (or --model recorded)"
         )
     chosen: list[str] = []
-    for name in settings.model or (RECORDED,):
-        kind, colon, folder = name.partition(":")
-        if name == RECORDED:
-            shipped = recording.parent.parent == settings.problems
-            chosen.append(RECORDED if shipped else f"{RECORDED}:{recording.resolve()}")
-        elif kind in (RECORDED, MAILBOX) and colon:
-            if not folder:
-                raise BadInput(f"{name} names no folder: give --model {kind} or --model {kind}:DIR")
-            chosen.append(f"{kind}:{Path(folder).expanduser().resolve()}")
-        elif name == MAILBOX or server:
-            chosen.append(name)
-        else:
-            raise BadInput(
-                f"no server for the model {name}: set OPENAI_API_KEY or AGENTGEN_BASE_URL, "
-                f"or give --model {RECORDED} or --model {MAILBOX}"
-            )
+    for given in settings.model or (RECORDED,):
+        part, name = split_part(given)
+        found = _chosen_model(settings, recording, name, server)
+        chosen.append(f"{part.value}={found}" if part else found)
     return tuple(chosen)
 
 
-def open_models(settings: Settings, run: Run) -> tuple[ChatModel, ...]:
-    """Returns the models of a run, ready to be asked.
+def _chosen_model(settings: Settings, recording: Path, name: str, server: bool) -> str:
+    kind, colon, folder = name.partition(":")
+    if name == RECORDED:
+        shipped = recording.parent.parent == settings.problems
+        return RECORDED if shipped else f"{RECORDED}:{recording.resolve()}"
+    if kind in (RECORDED, MAILBOX) and colon:
+        if not folder:
+            raise BadInput(f"{name} names no folder: give --model {kind} or --model {kind}:DIR")
+        return f"{kind}:{Path(folder).expanduser().resolve()}"
+    if name and (name == MAILBOX or server):
+        return name
+    raise BadInput(
+        f"no server for the model {name}: set OPENAI_API_KEY or AGENTGEN_BASE_URL, "
+        f"or give --model {RECORDED} or --model {MAILBOX}"
+    )
+
+
+def open_models(settings: Settings, run: Run) -> Roster:
+    """Returns the models of a run, ready to be asked; one that has several parts is one model.
 
     Raises:
         NothingRecorded: the problem has no recording.
-        BadInput: the recording cannot be used.
+        BadInput: the recording cannot be used, or some kind of request has no model.
         ModelUnavailable: OpenAI without a key.
     """
-    return tuple(_open_model(settings, run, name) for name in run.models)
+    opened: dict[str, ChatModel] = {}
+    members: list[tuple[Part | None, ChatModel]] = []
+    for given in run.models:
+        part, name = split_part(given)
+        if name not in opened:
+            opened[name] = _open_model(settings, run, name)
+        members.append((part, opened[name]))
+    return Roster(tuple(members))
 
 
 def _open_model(settings: Settings, run: Run, name: str) -> ChatModel:
@@ -198,12 +211,13 @@ def _open_model(settings: Settings, run: Run, name: str) -> ChatModel:
     # Here and not above: importing openai takes half a second, which only its users should wait.
     from agentgen.models.client import OpenAIModel
 
-    return OpenAIModel(name, settings.base_url, settings.api_key)
+    return OpenAIModel(name, settings.base_url, settings.api_key, journal=run_folder(settings, run) / "replies")
 
 
 def mailboxes(settings: Settings, run: Run) -> tuple[Path, ...]:
     """Returns the folders in which requests of a run wait for answers."""
-    return tuple(_mailbox(settings, run, name) for name in run.models if name.partition(":")[0] == MAILBOX)
+    names = dict.fromkeys(name for name in _names(run) if name.partition(":")[0] == MAILBOX)
+    return tuple(_mailbox(settings, run, name) for name in names)
 
 
 def _mailbox(settings: Settings, run: Run, name: str) -> Path:
@@ -211,9 +225,13 @@ def _mailbox(settings: Settings, run: Run, name: str) -> Path:
     return Path(folder) if folder else run_folder(settings, run) / "mailbox"
 
 
+def _names(run: Run) -> list[str]:
+    return [split_part(given)[1] for given in run.models]
+
+
 def is_replayed(run: Run) -> bool:
     """Returns whether replies of a run come from a recording."""
-    return any(name.partition(":")[0] == RECORDED for name in run.models)
+    return any(name.partition(":")[0] == RECORDED for name in _names(run))
 
 
 def run_folder(settings: Settings, run: Run) -> Path:
@@ -281,7 +299,6 @@ def judge(
     return LocalJudge(problem, device, arithmetic, effort, Isolation(settings.sandbox), programs)
 
 
-def run_judge(settings: Settings, run: Run, places: tuple[str, ...]) -> LocalJudge | Pool:
+def run_judge(settings: Settings, run: Run, places: tuple[str, ...]) -> Pool:
     """Returns who judges a run's candidates on some devices of this machine; a context manager, as of `judge`."""
-    judges = {place: judge(settings, run.problem, place, run.arithmetic, run.effort) for place in places}
-    return Pool(judges) if len(judges) > 1 else judges[places[0]]
+    return Pool({place: judge(settings, run.problem, place, run.arithmetic, run.effort) for place in places})

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 LanguageName = Literal["triton", "cuda", "cpp"]
 ArithmeticName = Literal["fp32", "tf32", "fp16", "bf16"]
 EffortName = Literal["quick", "full"]
+StrategyName = Literal["ideas-tree", "best-first", "best-of-n", "refine"]
 SandboxName = Literal["jail", "docker", "none"]
 
 Languages = Annotated[
@@ -27,7 +28,8 @@ Models = Annotated[
         name="--model",
         negative="",
         show_default=False,
-        help="A server's name for a model, recorded, recorded:DIR, mailbox or mailbox:DIR; may be given several times.",
+        help="A server's name for a model, recorded, recorded:DIR, mailbox or mailbox:DIR; may be given several times, "
+        "also for one part: ideas=NAME, code=NAME, repair=NAME.",
     ),
 ]
 Device = Annotated[str | None, Parameter(help="auto, cpu or cuda:N. [default: auto, a GPU if there is one]")]

@@ -52,10 +52,10 @@ def resume(
     settings = config.here(flags)
     with wiring.ledger(settings) as ledger:
         known, settings = wiring.find_run(settings, ledger, run)
-        models = wiring.open_models(settings, known)
+        roster = wiring.open_models(settings, known)
         caps = wiring.given_caps(flags, known.caps)
-        require_prices(caps, models)
+        require_prices(caps, roster.models)
         if caps != known.caps:
             ledger.set_caps(known.id, caps)
             known = known.model_copy(update={"caps": caps})
-        return carry_out(known, settings, ledger, models, start_s=start_s, device=device, wait=wait, as_json=json)
+        return carry_out(known, settings, ledger, roster, start_s=start_s, device=device, wait=wait, as_json=json)

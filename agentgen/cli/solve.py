@@ -21,19 +21,21 @@ from agentgen.cli.options import (
     MaxCandidates,
     Models,
     Sandbox,
+    StrategyName,
     Wait,
 )
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import AgentgenError
-from agentgen.models.chat import ChatModel
 from agentgen.models.mailbox import replies, wait_for_another
+from agentgen.models.roster import Roster
 from agentgen.records.run import Capped, Caps, Run, RunStatus
 from agentgen.report.caps import capped_line, spent_line
 from agentgen.report.live import watching
 from agentgen.report.solution import read, solution_json, write_best
 from agentgen.report.table import end_table, verdict
 from agentgen.search.caps import require_prices
+from agentgen.search.elsewhere import won_elsewhere
 from agentgen.search.loop import run_search
 from agentgen.store.ledger import Ledger
 from agentgen.workers.devices import run_devices
@@ -50,6 +52,7 @@ def solve(
     device: Devices = None,
     arithmetic: ArithmeticOption = None,
     rounds: int | None = None,
+    strategy: StrategyName | None = None,
     effort: EffortName | None = None,
     sandbox: Sandbox = None,
     budget_usd: BudgetUsd = None,
@@ -65,6 +68,7 @@ def solve(
     Args:
         problem: Name of a problem, folder of one, or a KernelBench-style file (.py).
         rounds: Rounds of ideas. [default: 2; with --effort full 5]
+        strategy: How to search (docs/search.md). [default: ideas-tree]
         effort: How wide and deep to search, and how many baselines to race. [default: quick]
     """
     start_s = time.monotonic()
@@ -74,6 +78,7 @@ def solve(
         languages=language or None,
         arithmetic=arithmetic,
         rounds=rounds,
+        strategy=strategy,
         effort=effort,
         sandbox=sandbox,
         budget_usd=budget_usd,
@@ -83,20 +88,20 @@ def solve(
     )
     settings = config.here(flags)
     run = wiring.new_run(settings, problem)
-    models = wiring.open_models(settings, run)
-    require_prices(run.caps, models)
+    roster = wiring.open_models(settings, run)
+    require_prices(run.caps, roster.models)
     with wiring.ledger(settings) as ledger:
         if wiring.is_foreign(problem) and not force:
             wiring.require_admitted(run.problem, run.device, run.arithmetic)
         ledger.create_run(run)
-        return carry_out(run, settings, ledger, models, start_s=start_s, wait=wait, as_json=json)
+        return carry_out(run, settings, ledger, roster, start_s=start_s, wait=wait, as_json=json)
 
 
 def carry_out(
     run: Run,
     settings: Settings,
     ledger: Ledger,
-    models: tuple[ChatModel, ...],
+    roster: Roster,
     *,
     start_s: float,
     device: str | None = None,
@@ -109,7 +114,7 @@ def carry_out(
         run: in the ledger.
         settings: under which its files are found.
         ledger: where it is kept.
-        models: of the run.
+        roster: models of the run.
         start_s: when this invocation began, by the monotonic clock.
         device: others than the run's own.
         wait: stay for answers in the mailbox.
@@ -122,8 +127,9 @@ def carry_out(
     console = screen()
     places = run_devices(run, device)
     where = ", ".join(places)
-    _announce(console, run, where, models)
+    _announce(console, run, where, roster)
     mailboxes = wiring.mailboxes(settings, run)
+    won = won_elsewhere(ledger, run)
     try:
         judge = wiring.run_judge(settings, run, places)
         with wiring.packed(settings, ledger, run), judge:
@@ -131,7 +137,7 @@ def carry_out(
                 known = replies(mailboxes)
                 with watching(console, f"{run.problem.name} on {where}") as watch:
                     result = run_search(
-                        ledger.run(run.id), ledger, models, judge, watch, lambda: time.monotonic() - start_s
+                        ledger.run(run.id), ledger, roster, judge, watch, lambda: time.monotonic() - start_s, won
                     )
                 if not (wait and result.answers):
                     break
@@ -184,10 +190,14 @@ def show(
     return WAITING
 
 
-def _announce(console: Console, run: Run, where: str, models: tuple[ChatModel, ...]) -> None:
+def _announce(console: Console, run: Run, where: str, roster: Roster) -> None:
     console.print(f"run {run.id}: {run.problem.name} ({run.problem.title}) in {run.arithmetic.value} on {where}")
-    console.print(f"languages: {', '.join(run.languages)}; model: {', '.join(model.name for model in models)}")
+    console.print(f"languages: {', '.join(run.languages)}; model: {', '.join(_named(roster))}")
     if wiring.is_replayed(run):
         console.print("what the model says is recorded; what is measured is live")
     if run.target is None:
         console.print("the judge starts: it looks at the device and times the baselines …", style="dim")
+
+
+def _named(roster: Roster) -> list[str]:
+    return [f"{model.name} for {part.value}" if part else model.name for part, model in roster.members]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from agentgen.records.chat import ChatReply, ChatRequest
@@ -16,7 +15,7 @@ class ChatModel(Protocol):
         """Who answers, as shown to the user."""
         ...
 
-    def ask(self, request: ChatRequest) -> ChatReply:
+    async def ask(self, request: ChatRequest) -> ChatReply:
         """Returns the model's answer, as it came.
 
         Raises:
@@ -26,6 +25,10 @@ class ChatModel(Protocol):
         """
         ...
 
+    async def taken(self, request: ChatRequest) -> None:
+        """Is told that the reply to `request` is stored and need not be kept any more."""
+        ...
+
     def refuse(self, request: ChatRequest, reason: str) -> None:
         """Tells whoever answered that the reply to `request` could not be used, and why."""
         ...
@@ -33,8 +36,3 @@ class ChatModel(Protocol):
     def price_usd(self, input_tokens: int, output_tokens: int) -> float | None:
         """Returns what so many tokens cost at most, with nothing cached; None where the price is not known."""
         ...
-
-
-def model_for(request: ChatRequest, models: Sequence[ChatModel]) -> ChatModel:
-    """Returns who is asked: several models share the requests by id, so a resumed run asks the same one."""
-    return models[int(request.id, 16) % len(models)]

@@ -33,7 +33,9 @@ _HOW_TO_ANSWER: Final = """\
 _SYSTEM_HEADING: Final = "\n# System\n\n"
 _PROMPT_HEADING: Final = "\n\n# Prompt\n\n"
 _FENCE: Final = "---"
-_PLACE: Final = ("role", "problem", "target", "parent", "attempt")
+_PLACE: Final = ("role", "problem", "target", "parent", "nth", "attempt", "round")
+_FROM_0: Final = ("nth", "round")
+"""Left out where they are 0, as most are."""
 
 
 class ReplyHeader(Record):
@@ -58,7 +60,7 @@ def reply_path(folder: Path, request: ChatRequest) -> Path:
 def format_request(request: ChatRequest) -> str:
     """Returns the text of a request file."""
     place = request.model_dump(mode="json", include=set(_PLACE))
-    header = {key: place[key] for key in _PLACE} | {
+    header = {key: place[key] for key in _PLACE if key not in _FROM_0 or place[key]} | {
         "id": request.id,
         "system_lines": request.system.count("\n") + 1,
     }

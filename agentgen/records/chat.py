@@ -14,6 +14,8 @@ class Role(StrEnum):
     IDEAS = "ideas"
     WRITE = "write"
     REPAIR = "repair"
+    REFINE = "refine"
+    """A faster version of a whole program, without an idea in words before it."""
 
 
 class ChatRequest(Record):
@@ -27,16 +29,22 @@ class ChatRequest(Record):
     target: str
     """The language to write in; for ideas, which come before any language, the device type."""
     parent: str
-    """Content hash of what the answer builds on: root or candidate (ideas), idea (write), failed candidate (repair)."""
+    """Content hash of what the answer builds on: root or candidate (ideas, refine), idea (write), failed candidate
+    (repair)."""
+    nth: int = 0
+    """Counts what was asked for before on the same parent: ideas of earlier rounds, implementations that failed."""
     system: str
     prompt: str
     attempt: int = 0
     """Counts the times the same thing was asked because the answer was of no use."""
+    round: int = 0
+    """Of the run that asks; no part of the identity. 0: not known."""
 
     @cached_property
     def id(self) -> str:
         """Hash of the place in the tree, not of the words: a prompt may hold times, which differ in every run."""
-        return content_hash("request", self.role.value, self.problem, self.target, self.parent, self.attempt)
+        place = "request", self.role.value, self.problem, self.target, self.parent, self.attempt
+        return content_hash(*place, self.nth) if self.nth else content_hash(*place)  # recordings know those without
 
 
 class Fault(StrEnum):

@@ -11,7 +11,7 @@ from agentgen.records.candidate import Candidate
 from agentgen.records.chat import ChatRequest
 from agentgen.records.idea import Idea
 from agentgen.records.run import RunStatus
-from agentgen.records.trial import Trial
+from agentgen.records.score import Score
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class IdeasAsked:
 
 @dataclass(frozen=True)
 class IdeaProposed:
-    """An idea was kept."""
+    """An idea was kept; one that repeats another (`Idea.same_as`) will not be implemented."""
 
     round: int
     idea: Idea
@@ -66,7 +66,7 @@ class TrialDone:
     """A candidate has its trial."""
 
     round: int
-    trial: Trial
+    score: Score
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,13 @@ class BranchEnded:
     """No usable answer will come to this request."""
 
     request: ChatRequest
+    reason: str
+
+
+@dataclass(frozen=True)
+class Enough:
+    """The search ends before its plan does."""
+
     reason: str
 
 
@@ -103,6 +110,7 @@ Event = (
     | StageStarted
     | TrialDone
     | BranchEnded
+    | Enough
     | RunWaiting
     | RunEnded
 )

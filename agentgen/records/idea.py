@@ -31,6 +31,8 @@ class Idea(Record):
     reasoning: str = Field(min_length=1)
     predicted_speedup: float | None = Field(default=None, gt=0)
     """Over its parent, as the model predicts before anything is written."""
+    same_as: str | None = None
+    """The known idea that it repeats: it is kept, and not implemented again."""
 
     @cached_property
     def id(self) -> str:

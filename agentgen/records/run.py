@@ -31,9 +31,23 @@ class RunStatus(StrEnum):
     """By the user, by an error, or by a cap (`Caps`); can be resumed."""
 
 
-class Plan(Record):
-    """How wide and deep a run searches."""
+class Strategy(StrEnum):
+    """What a search does next (`search.strategies`)."""
 
+    IDEAS_TREE = "ideas-tree"
+    """Rounds: ideas on the best kernels so far, each implemented in each language."""
+    BEST_FIRST = "best-first"
+    """As that, but kernels that were asked for ideas before may be asked again, the less often the more they were."""
+    BEST_OF_N = "best-of-n"
+    """Ideas on the reference only, none built on another."""
+    REFINE = "refine"
+    """One program, in the first language, made faster step by step, without ideas in words."""
+
+
+class Plan(Record):
+    """How a run searches, how wide and how deep."""
+
+    strategy: Strategy = Strategy.IDEAS_TREE
     rounds: int = Field(default=2, ge=1)
     parents: int = Field(default=3, ge=1)
     """Candidates that ideas are asked for, from the second round on."""
@@ -43,6 +57,12 @@ class Plan(Record):
     """Ideas per parent in later rounds."""
     repairs: int = Field(default=1, ge=0)
     """How often a failing candidate goes back to the model."""
+    rewrites: int = Field(default=1, ge=0)
+    """How often an idea is implemented anew in a language where the repairs of its code came to nothing."""
+    dry_rounds: int = Field(default=3, ge=1)
+    """So many rounds without a faster kernel end the search."""
+    target_fraction: float = Field(default=0.95, gt=0)
+    """A kernel that reaches so much of the roofline bound ends it, too."""
 
 
 class Caps(Record):
@@ -111,3 +131,5 @@ class Run(Record):
     status: RunStatus = RunStatus.OPEN
     target: Target | None = None
     """None until a judge has looked at the device."""
+    settled: int = 0
+    """Rounds of which nothing is open any more."""

@@ -21,7 +21,7 @@ from rich.tree import Tree
 from agentgen.records import events
 from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Idea
-from agentgen.records.trial import Trial
+from agentgen.records.score import Score
 from agentgen.report import figures
 from agentgen.report.table import SHORT_ID, first_reason, outcome_style
 
@@ -69,7 +69,8 @@ class Lines:
                 return f"asking for ideas on {request.parent[:SHORT_ID]}"
             case events.IdeaProposed(idea=idea):
                 self._titles[idea.id] = idea.title
-                return f"idea: {idea.title} ({idea.category.value}{_predicted(idea)})"
+                known = f"; known as: {self._titles.get(idea.same_as, idea.same_as)}" if idea.same_as else ""
+                return f"idea: {idea.title} ({idea.category.value}{_predicted(idea)}){known}"
             case events.SourceAsked(request=request):
                 return f"asking for {request.target} code ({request.role.value} {request.parent[:SHORT_ID]})"
             case events.CandidateWritten(candidate=candidate):
@@ -77,10 +78,12 @@ class Lines:
                 return f"{candidate.id[:SHORT_ID]} written in {candidate.language.value}: {title}"
             case events.StageStarted(candidate_id=candidate_id, stage=stage):
                 return f"{candidate_id[:SHORT_ID]} {stage}"
-            case events.TrialDone(trial=trial):
-                return f"{trial.candidate[:SHORT_ID]} {_found(trial).plain}"
+            case events.TrialDone(score=score):
+                return f"{score.candidate[:SHORT_ID]} {_found(score).plain}"
             case events.BranchEnded(request=request, reason=reason):
                 return f"branch ended ({request.role.value}, {request.target}): {reason}"
+            case events.Enough(reason=reason):
+                return f"enough: {reason}"
             case events.RunWaiting(answers=answers, evaluations=evaluations):
                 return waiting(answers, evaluations)
             case events.RunEnded(status=status):
@@ -101,7 +104,7 @@ class Picture:
     children: dict[str, list[str]] = field(default_factory=lambda: {_ROOT: []})
     stages: dict[str, str] = field(default_factory=dict[str, str])
     """Of candidates under evaluation."""
-    trials: dict[str, Trial] = field(default_factory=dict[str, Trial])
+    scores: dict[str, Score] = field(default_factory=dict[str, Score])
 
     def take(self, event: events.Event) -> None:
         """Adds what an event tells."""
@@ -118,11 +121,13 @@ class Picture:
             case events.StageStarted(candidate_id=candidate_id, stage=stage):
                 self.stages[candidate_id] = stage
                 self.doing = f"{candidate_id[:SHORT_ID]} {stage}"
-            case events.TrialDone(trial=trial):
-                self.stages.pop(trial.candidate, None)
-                self.trials[trial.candidate] = trial
+            case events.TrialDone(score=score):
+                self.stages.pop(score.candidate, None)
+                self.scores[score.candidate] = score
             case events.BranchEnded():
                 self.ended += 1
+            case events.Enough(reason=reason):
+                self.doing = reason
             case events.RunWaiting(answers=answers, evaluations=evaluations):
                 self.doing = waiting(answers, evaluations)
             case events.RunEnded(status=status):
@@ -158,7 +163,7 @@ class Picture:
 
     def _headline(self) -> Text:
         ideas = sum(isinstance(node, Idea) for node in self.nodes.values())
-        parts = [self.title, f"round {self.round}", f"{ideas} ideas", f"{len(self.trials)} evaluated"]
+        parts = [self.title, f"round {self.round}", f"{ideas} ideas", f"{len(self.scores)} evaluated"]
         if self.ended:
             parts.append(f"{self.ended} branches ended")
         return _row(" · ".join([*parts, self.doing] if self.doing else parts), style="bold")
@@ -167,19 +172,19 @@ class Picture:
         """Returns, for each branch, whether it is busy and the best lower end of a speedup in it."""
         interest: dict[str, tuple[bool, float]] = {}
         for node_id in reversed(self.nodes):
-            trial = self.trials.get(node_id)
-            accepted = 0.0 if trial is not None and trial.accepted else -1.0
-            own = (node_id in self.stages, trial.speedup.low if trial and trial.speedup else accepted)
+            score = self.scores.get(node_id)
+            accepted = 0.0 if score is not None and score.accepted else -1.0
+            own = (node_id in self.stages, score.speedup.low if score and score.speedup else accepted)
             branch = [own, *(interest[child] for child in self.children[node_id])]
             interest[node_id] = (any(busy for busy, _ in branch), max(low for _, low in branch))
         return interest
 
     def _label(self, node: Idea | Candidate) -> Text:
         if isinstance(node, Idea):
-            return _row(node.title, style="default")
+            return _row(f"{node.title} (known)" if node.same_as else node.title, style="default")
         label = _row(f"{node.id[:SHORT_ID]} {node.language.value}", style="cyan").append(" ")
-        if node.id in self.trials:
-            return label.append_text(_found(self.trials[node.id]))
+        if node.id in self.scores:
+            return label.append_text(_found(self.scores[node.id]))
         return label.append(self.stages.get(node.id, "waits"), style="yellow")
 
 
@@ -197,13 +202,13 @@ def _predicted(idea: Idea) -> str:
     return f", predicted {idea.predicted_speedup:.2g}×" if idea.predicted_speedup else ""
 
 
-def _found(trial: Trial) -> Text:
-    text = Text(trial.outcome.value, style=outcome_style(trial.outcome))
-    if trial.timing:
-        text.append(f" {figures.time(trial.timing.median_us)}, {figures.speedup(trial.speedup)}", style="default")
-    elif trial.reasons:
-        text.append(f" {first_reason(trial)}", style="default")
-    elif trial.accepted:
+def _found(score: Score) -> Text:
+    text = Text(score.outcome.value, style=outcome_style(score.outcome))
+    if score.median_us is not None:
+        text.append(f" {figures.time(score.median_us)}, {figures.speedup(score.speedup)}", style="default")
+    elif score.reason:
+        text.append(f" {first_reason([score.reason])}", style="default")
+    elif score.accepted:
         text.append(" not timed", style="default")
     return text
 

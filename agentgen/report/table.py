@@ -123,14 +123,14 @@ def _others(candidates: Sequence[Candidate], ideas: Mapping[str, Idea], trials: 
             idea_title(candidate, ideas),
             candidate.language.value,
             Text(trial.outcome.value, style=outcome_style(trial.outcome)) if trial else "not evaluated",
-            Text(first_reason(trial) if trial else ""),
+            Text(first_reason(trial.reasons) if trial else ""),
         )
     return shown
 
 
-def first_reason(trial: Trial) -> str:
+def first_reason(reasons: Sequence[str]) -> str:
     """Returns the first line of the first reason: a compiler's message has many, and the first says where and what."""
-    return next((line.strip() for reason in trial.reasons for line in reason.splitlines() if line.strip()), "")
+    return next((line.strip() for reason in reasons for line in reason.splitlines() if line.strip()), "")
 
 
 def idea_title(candidate: Candidate, ideas: Mapping[str, Idea]) -> Text:

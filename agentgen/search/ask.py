@@ -5,17 +5,21 @@
    request that could take the run over one of its caps is neither stored nor asked.
 3. An unusable answer is asked for again with the reason, at most `ATTEMPTS` times in all, then the branch ends.
 
-Not covered: a process killed between the model's answer and its commit pays for that one answer twice.
+Where a model gives up, nothing more is sent, but what is under way is waited for: it is paid for.
+
+A process may be killed between the model's answer and its commit: models keep what they got until it is `taken`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, TypeVar
 
-from agentgen.errors import NothingRecorded, ReplyPending
-from agentgen.models.chat import ChatModel, model_for
+import anyio
+
+from agentgen.errors import ModelUnavailable, NothingRecorded, ReplyPending
+from agentgen.models.roster import Roster
 from agentgen.records.chat import ChatReply, ChatRequest
 from agentgen.records.events import BranchEnded, Event
 from agentgen.search.caps import Budget
@@ -24,6 +28,8 @@ from agentgen.search.replies import Unusable
 from agentgen.store.ledger import Ledger
 
 ATTEMPTS: Final = 3
+AT_ONCE: Final = 8
+"""Requests of a run under way. More would mostly meet a server's limit of its rate."""
 
 Answer = TypeVar("Answer")
 
@@ -35,42 +41,37 @@ class Missing(Enum):
     """It may come: somebody has yet to write it."""
     ENDED = "ended"
     """It will not come."""
-    CAPPED = "capped"
-    """It was not asked for: a cap of the run stands before it."""
+    NOT_SENT = "not sent"
+    """It was not asked for: a cap of the run stands before it, or a model gave up."""
 
 
-class _OverCap(Exception):
-    """A request that may not be sent."""
+class _NotSent(Exception):
+    """A request that may not be sent, or that a model gave up."""
 
 
 class Asker:
     """Asks the models of one run. A branch is known by the id of its first request (attempt 0)."""
 
     def __init__(
-        self,
-        run_id: str,
-        ledger: Ledger,
-        models: Sequence[ChatModel],
-        budget: Budget,
-        watch: Callable[[Event], None],
+        self, run_id: str, ledger: Ledger, roster: Roster, budget: Budget, watch: Callable[[Event], None]
     ) -> None:
         self._run_id = run_id
         self._ledger = ledger
-        self._models = tuple(models)
+        self._roster = roster
         self._budget = budget
         self._watch = watch
+        self._ended = dict(ledger.ended(run_id))
+        self._room = anyio.CapacityLimiter(AT_ONCE)
         self.pending = 0
         """How many answers were found to be waited for."""
+        self.failure: ModelUnavailable | None = None
+        """Why a model gave up, if one did."""
 
-    def ask(
+    async def ask(
         self, first: ChatRequest, parse: Callable[[ChatReply], Answer | Unusable], asked: Event
     ) -> Answer | Missing:
-        """Returns what `parse` makes of the answer. `asked` is told unless `first` was never sent and is not now.
-
-        Raises:
-            ModelUnavailable: no answer after all retries of the model.
-        """
-        reason = self._ledger.ended(self._run_id).get(first.id)
+        """Returns what `parse` makes of the answer. `asked` is told unless `first` was never sent and is not now."""
+        reason = self._ended.get(first.id)
         if reason is not None:
             self._watch(asked)
             self._watch(BranchEnded(first, reason))
@@ -80,19 +81,18 @@ class Asker:
             if attempt:
                 request = _again(first, attempt, refusal)
             try:
-                answer = parse(self._reply(request, None if attempt else asked))
-            except _OverCap:
-                return Missing.CAPPED
+                answer = parse(await self._reply(request, None if attempt else asked))
+            except _NotSent:
+                return Missing.NOT_SENT
             except ReplyPending:
                 self.pending += 1
-                self._budget.waits(request)
                 return Missing.PENDING
             except NothingRecorded as error:
                 return self._end(first, str(error))
             if not isinstance(answer, Unusable):
                 return answer
             refusal = answer
-            model_for(request, self._models).refuse(request, refusal.reason)
+            self._roster.chosen(request.role, request.id).refuse(request, refusal.reason)
         return self._end(first, f"no usable answer in {ATTEMPTS} attempts: {refusal.reason}")
 
     def end(self, first: ChatRequest, reason: str) -> None:
@@ -101,32 +101,42 @@ class Asker:
 
     def _end(self, first: ChatRequest, reason: str) -> Missing:
         self._ledger.end_branch(self._run_id, first.id, reason)
+        self._ended[first.id] = reason
         self._watch(BranchEnded(first, reason))
         return Missing.ENDED
 
-    def _reply(self, request: ChatRequest, asked: Event | None) -> ChatReply:
+    async def _reply(self, request: ChatRequest, asked: Event | None) -> ChatReply:
         stored = self._ledger.reply(self._run_id, request.id)
-        if stored is None and not self._budget.may_send(request):
-            raise _OverCap
-        if asked is not None:
-            self._watch(asked)
         if stored is not None:
+            if asked is not None:
+                self._watch(asked)
             return stored
+        async with self._room:
+            if self.failure is not None or not self._budget.may_send(request):
+                raise _NotSent
+            if asked is not None:
+                self._watch(asked)
+            return await self._sent(request)
+
+    async def _sent(self, request: ChatRequest) -> ChatReply:
+        model = self._roster.chosen(request.role, request.id)
         self._ledger.add_request(self._run_id, request)
-        reply = model_for(request, self._models).ask(request)
+        self._budget.sent(request)
+        try:
+            reply = await model.ask(request)
+        except ModelUnavailable as error:
+            self._budget.lost(request)
+            self.failure = self.failure or error
+            raise _NotSent from error
+        except NothingRecorded:
+            self._budget.lost(request)
+            raise
         self._ledger.add_reply(self._run_id, request, reply)
+        await model.taken(request)
         self._budget.answered(request, reply)
         return reply
 
 
 def _again(first: ChatRequest, attempt: int, refusal: Unusable) -> ChatRequest:
-    # Not model_copy(): it would carry the cached id along.
-    return ChatRequest(
-        role=first.role,
-        problem=first.problem,
-        target=first.target,
-        parent=first.parent,
-        system=first.system,
-        prompt=render("again", prompt=first.prompt, reason=refusal.reason),
-        attempt=attempt,
-    )
+    prompt = render("again", prompt=first.prompt, reason=refusal.reason)
+    return first.model_copy(update={"prompt": prompt, "attempt": attempt})

@@ -9,9 +9,9 @@ Spent is what the stored replies say. What a request takes is not known before i
   `FIRST_REPLY_TOKENS`: code is longer than ideas. No limit is sent to the server (`models.client`).
 - Price: that of the estimated tokens, nothing cached. Seconds: the longest reply of this model in the run.
 
-What a reply does not say (tokens, price) is estimated in the same way from its texts. Requests that wait in a mailbox
-count with all that they could take. After the first request that is not sent none is, though a shorter one might fit:
-what a search does must not depend on which of its requests are small.
+What a reply does not say (tokens, price) is estimated in the same way from its texts. Requests that are out, under way
+or in a mailbox, count with all that they could take. After the first request that is not sent none is, though a shorter
+one might fit: what a search does must not depend on which of its requests are small.
 
 Not covered: an answer larger than any before, which exceeds a cap by that one answer; attempts that a server charged
 for and did not answer (time-outs, answers cut off), for they are in no reply.
@@ -26,10 +26,12 @@ from math import ceil
 from typing import Final
 
 from agentgen.errors import BadInput
-from agentgen.models.chat import ChatModel, model_for
+from agentgen.models.chat import ChatModel
+from agentgen.models.roster import Roster
 from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.run import Cap, Capped, Caps, Run
 from agentgen.store.ledger import Ledger
+from agentgen.store.rows import Letter, letter_of, text_bytes
 
 BYTES_PER_TOKEN: Final = 3
 FRAME_TOKENS: Final = 64
@@ -77,27 +79,32 @@ class _Sum:
 class Budget:
     """What one walk through a run may still ask for."""
 
-    def __init__(self, run: Run, ledger: Ledger, models: Sequence[ChatModel], elapsed_s: Callable[[], float]) -> None:
-        """Reads what the run has spent.
+    def __init__(self, run: Run, ledger: Ledger, roster: Roster, elapsed_s: Callable[[], float]) -> None:
+        """Reads what the run has spent, where that counts.
 
         Args:
             run: with its caps.
             ledger: that holds it.
-            models: of the run.
+            roster: the models of the run.
             elapsed_s: returns the seconds since the invocation began.
         """
         self._caps = run.caps
-        self._models = tuple(models)
+        self._roster = roster
         self._elapsed_s = elapsed_s
         self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
-        self._spent, self._waiting = _Sum(), _Sum()
+        self._spent = _Sum()
+        self._out: dict[str, _Sum] = {}
+        """What requests could take that were sent and have no stored reply, by id."""
         self._about: set[Cap] = set()
-        self._candidates = {row.candidate.id for row in ledger.candidates(run.id)}
+        self._candidates: set[str] = set()
         self.capped: Capped | None = None
         """Why nothing more is sent; None as long as everything was."""
-        for exchange in ledger.exchanges(run.id):
-            if exchange.reply is not None:
-                self.answered(exchange.request, exchange.reply)
+        if run.caps == Caps():
+            return
+        self._candidates = {row.candidate.id for row in ledger.candidates(run.id)}
+        for letter in ledger.letters(run.id):
+            if letter.answered:
+                self._count(letter)
 
     def may_send(self, request: ChatRequest) -> bool:
         """Returns whether a request fits into what is left; once one does not, none does."""
@@ -105,66 +112,74 @@ class Budget:
             self.capped = self._over(request)
         return self.capped is None
 
-    def waits(self, request: ChatRequest) -> None:
+    def sent(self, request: ChatRequest) -> None:
         """Counts what a request could take that is out and has no answer yet."""
-        self._waiting.add(self._most(request))
+        self._out[request.id] = self._most(request)
+
+    def lost(self, request: ChatRequest) -> None:
+        """Counts a request no longer that is out for nothing: no answer will come."""
+        self._out.pop(request.id, None)
 
     def answered(self, request: ChatRequest, reply: ChatReply) -> None:
         """Counts a stored reply."""
-        model = model_for(request, self._models)
-        seen = self._seen[model.name]
-        tokens_in, tokens_out = reply.input_tokens, reply.output_tokens
-        size = _bytes(request.system, request.prompt)
-        if tokens_in is None or tokens_out is None:
-            self._about.add(Cap.TOKENS)
-        if tokens_in is None:
-            tokens_in = self._input_tokens(request, seen)
-        elif size:
-            seen.tokens_per_byte = max(seen.tokens_per_byte, (tokens_in - FRAME_TOKENS) / size)
-        if tokens_out is None:
-            tokens_out = ceil(_bytes(reply.text, reply.reasoning) / BYTES_PER_TOKEN)
-        usd = reply.cost_usd
-        if usd is None:
-            usd = model.price_usd(tokens_in, tokens_out) or 0.0  # not known: only where there is no cap on it
-            self._about.add(Cap.USD)
-        self._spent.add(_Sum(tokens_in + tokens_out, usd))
-        seen.output_tokens = max(seen.output_tokens, tokens_out)
-        seen.seconds = max(seen.seconds, reply.seconds or 0.0)
-        seen.roles.add(request.role)
+        self._out.pop(request.id, None)
+        self._count(letter_of(request, reply))
 
     def kept(self, candidate_id: str) -> None:
         """Counts a candidate of the run."""
         self._candidates.add(candidate_id)
 
+    def _count(self, letter: Letter) -> None:
+        model = self._roster.chosen(letter.role, letter.id)
+        seen = self._seen[model.name]
+        tokens_in, tokens_out, size = letter.input_tokens, letter.output_tokens, letter.request_bytes
+        if tokens_in is None or tokens_out is None:
+            self._about.add(Cap.TOKENS)
+        if tokens_in is None:
+            tokens_in = _input_tokens(size, seen)
+        elif size:
+            seen.tokens_per_byte = max(seen.tokens_per_byte, (tokens_in - FRAME_TOKENS) / size)
+        if tokens_out is None:
+            tokens_out = ceil(letter.reply_bytes / BYTES_PER_TOKEN)
+        usd = letter.cost_usd
+        if usd is None:
+            usd = model.price_usd(tokens_in, tokens_out) or 0.0  # not known: only where there is no cap on it
+            self._about.add(Cap.USD)
+        self._spent.add(_Sum(tokens_in + tokens_out, usd))
+        seen.output_tokens = max(seen.output_tokens, tokens_out)
+        seen.seconds = max(seen.seconds, letter.seconds or 0.0)
+        seen.roles.add(letter.role)
+
     def _over(self, request: ChatRequest) -> Capped | None:
         """Returns the first cap that a request could exceed."""
-        most, caps, waiting = self._most(request), self._caps, self._waiting
-        seconds = self._seen[model_for(request, self._models).name].seconds
-        for cap, limit, spent, out, more in (
+        if self._caps == Caps():
+            return None
+        most, caps, out = self._most(request), self._caps, _Sum()
+        for other in self._out.values():
+            out.add(other)
+        seconds = self._seen[self._roster.chosen(request.role, request.id).name].seconds
+        for cap, limit, spent, waiting, more in (
             # Ideas make no candidate, but are of no use where no candidate may follow.
-            (Cap.CANDIDATES, caps.candidates, len(self._candidates), waiting.candidates, 1),
+            (Cap.CANDIDATES, caps.candidates, len(self._candidates), out.candidates, 1),
             (Cap.MINUTES, caps.minutes, self._elapsed_s() / 60, 0, seconds / 60),
-            (Cap.TOKENS, caps.tokens, self._spent.tokens, waiting.tokens, most.tokens),
-            (Cap.USD, caps.usd, self._spent.usd, waiting.usd, most.usd),
+            (Cap.TOKENS, caps.tokens, self._spent.tokens, out.tokens, most.tokens),
+            (Cap.USD, caps.usd, self._spent.usd, out.usd, most.usd),
         ):
-            if limit is not None and spent + out + more > limit:
+            if limit is not None and spent + waiting + more > limit:
                 about = cap in self._about
-                return Capped(cap=cap, limit=limit, spent=spent, waiting=out, next=more, about=about)
+                return Capped(cap=cap, limit=limit, spent=spent, waiting=waiting, next=more, about=about)
         return None
 
     def _most(self, request: ChatRequest) -> _Sum:
         """Returns what a request could take."""
-        model = model_for(request, self._models)
+        model = self._roster.chosen(request.role, request.id)
         seen = self._seen[model.name]
-        tokens_in = self._input_tokens(request, seen)
+        tokens_in = _input_tokens(text_bytes(request.system, request.prompt), seen)
         known = request.role in seen.roles
         tokens_out = seen.output_tokens if known else max(seen.output_tokens, FIRST_REPLY_TOKENS)
         usd = model.price_usd(tokens_in, tokens_out) or 0.0  # not known: only where there is no cap on it
         return _Sum(tokens_in + tokens_out, usd, 0 if request.role is Role.IDEAS else 1)
 
-    def _input_tokens(self, request: ChatRequest, seen: _Seen) -> int:
-        return FRAME_TOKENS + ceil(_bytes(request.system, request.prompt) * seen.tokens_per_byte)
 
-
-def _bytes(*texts: str) -> int:
-    return sum(len(text.encode()) for text in texts)
+def _input_tokens(size: int, seen: _Seen) -> int:
+    return FRAME_TOKENS + ceil(size * seen.tokens_per_byte)

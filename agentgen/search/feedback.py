@@ -4,47 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentgen.records.idea import Idea
 from agentgen.records.trial import Outcome, Trial
-from agentgen.search.select import leader
-from agentgen.search.tree import Node, Tree
 
 _LOG_LINES = 30
 _LINES_BEFORE_ERROR = 4
 _LINE_CHARACTERS = 240
 _ACCURACY_ROWS = 6
-_HISTORY_IDEAS = 40
-
-
-def history(tree: Tree, parent: Node | None) -> str:
-    """Returns one line for each idea of `tree` with what became of it, the ideas of `parent`'s own line marked."""
-    ancestors = {node.candidate.idea for node in tree.lineage(parent)} if parent else set[str | None]()
-    lines = [_idea_line(tree, row.idea, row.idea.id in ancestors) for row in tree.ideas]
-    if len(lines) > _HISTORY_IDEAS:
-        lines = [f"- ({len(lines) - _HISTORY_IDEAS} earlier ideas are left out)", *lines[-_HISTORY_IDEAS:]]
-    return "\n".join(lines) or "Nothing yet: this is the first round."
-
-
-def lineage(tree: Tree, node: Node) -> str:
-    """Returns the ideas that led to a candidate, the first one first, with the speedup that each step reached."""
-    steps: list[str] = []
-    for step in tree.lineage(node):
-        idea = tree.idea(step.candidate.idea)
-        title = idea.title if idea else "a file given by the user"
-        repair = f", repair {step.candidate.repair}" if step.candidate.repair else ""
-        steps.append(f"{title}{repair} ({trial_line(step.trial)})")
-    return " -> ".join(steps)
-
-
-def trial_line(trial: Trial | None) -> str:
-    """Returns a trial in a few words, such as `1.42x, 812 us` or `BUILD_FAILED: no ModelNew`."""
-    if trial is None:
-        return "not evaluated"
-    if trial.outcome is not Outcome.PASSED:
-        return f"{trial.outcome.value}: {_clip(trial.reasons[0])}"
-    if trial.timing is None or trial.speedup is None:
-        return "correct, not timed"
-    return f"{trial.speedup.ratio:.2f}x, {trial.timing.median_us:.4g} us"
 
 
 def trial_report(trial: Trial | None) -> str:
@@ -72,23 +37,6 @@ def useful_log(log: str) -> str:
     if lines[-1] not in kept:
         kept += ["...", lines[-1]]
     return "\n".join(kept)
-
-
-def _idea_line(tree: Tree, idea: Idea, marked: bool) -> str:
-    attempts = tree.attempts(idea.id)
-    outcomes: list[str] = []
-    for language in tree.run.languages:
-        nodes = [node for node in attempts if node.candidate.language is language]
-        if nodes:
-            shown = leader(nodes) or nodes[-1]
-            outcomes.append(f"{language.value}: {trial_line(shown.trial)}")
-    parent = tree.node(idea.parent)
-    on = tree.idea(parent.candidate.idea) if parent else None
-    mark = " [in the line of the kernel above]" if marked else ""
-    return (
-        f"- **{idea.title}** ({idea.category.value}; on {f'the kernel of {on.title!r}' if on else 'the reference'})"
-        f"{mark}: {'; '.join(outcomes) or 'no code was written'}"
-    )
 
 
 def _times(trial: Trial) -> Iterator[str]:

@@ -5,27 +5,31 @@ from __future__ import annotations
 from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.machine import Target
 from agentgen.search.facts import device_type, facts_text, system_text, us
-from agentgen.search.feedback import history, lineage, trial_report
+from agentgen.search.feedback import trial_report
+from agentgen.search.history import history, lineage
 from agentgen.search.prompts import render
+from agentgen.search.strategies import Growth
 from agentgen.search.tree import Node, Tree
 
 
-def ideas_request(tree: Tree, target: Target, parent: Node | None, count: int) -> ChatRequest:
-    """Returns the request for `count` ideas on `parent`, or on the reference where it is None.
+def ideas_request(tree: Tree, target: Target, growth: Growth, round: int, won: str = "") -> ChatRequest:
+    """Returns the request for ideas on a candidate, or on the reference.
 
     Args:
         tree: what earlier rounds made; nothing of the round that asks.
         target: the problem on its device.
-        parent: the candidate to improve on.
-        count: how many ideas to ask for.
+        growth: what to grow from, and how many ideas to ask for.
+        round: the round that asks.
+        won: ideas that won on related problems, a line each; may be empty.
     """
-    run = tree.run
+    run, parent, count = tree.run, tree.node(growth.parent), growth.ideas
     prompt = render(
         "ideas",
         facts=facts_text(run, target),
         playbook=render(f"playbook-{device_type(run)}"),
-        parent=_parent_text(tree, target, parent),
+        parent=parent_text(tree, target, parent),
         history=history(tree, parent),
+        won=render("won", ideas=won) + "\n" if won else "",
         count=count,
         subject="the kernel above" if parent else "this computation",
         languages=", ".join(language.value for language in run.languages),
@@ -37,12 +41,15 @@ def ideas_request(tree: Tree, target: Target, parent: Node | None, count: int) -
         problem=run.problem.name,
         target=device_type(run),
         parent=parent.candidate.id if parent else run.problem.root(run.arithmetic),
+        nth=growth.nth,
         system=system_text(run),
         prompt=prompt,
+        round=round,
     )
 
 
-def _parent_text(tree: Tree, target: Target, parent: Node | None) -> str:
+def parent_text(tree: Tree, target: Target, parent: Node | None) -> str:
+    """Returns where the search stands: a candidate, or that there is none yet."""
     if parent is None:
         return render(
             "parent-root",
@@ -60,6 +67,6 @@ def parent_candidate_text(tree: Tree, parent: Node) -> str:
         language=parent.candidate.language.value,
         round=parent.round,
         lineage=lineage(tree, parent),
-        report=trial_report(parent.trial),
+        report=trial_report(tree.trial(parent)),
         source=parent.candidate.source.strip("\n"),
     )

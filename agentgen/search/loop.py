@@ -1,71 +1,53 @@
-"""The search: rounds of ideas -> candidates -> trials -> repairs, each round growing from the best of all before it.
+"""The search: rounds that grow from the best of all before them.
 
-1. Choose parents: the reference in round 1, later the best candidates so far (`select`). A candidate is asked for ideas
-   in one round only. Where its branch ends (nothing recorded, no usable answer), the next best takes its place.
-2. Ask for ideas on each parent; write each idea in each language of the run.
-3. Evaluate; send what failed back to the model, `plan.repairs` times at most.
+A round asks for ideas on what its strategy chose (`strategies`), and each idea goes its own way beside the others
+(`pursue`): code, trial, repairs, another implementation. So ideas, code, builds and timing overlap. A round begins when
+nothing of the one before is open, and sees only what earlier rounds made.
 
-Derived from the store: every step is committed before the next begins, and `run_search` walks through all rounds from
-the first, skipping what is stored. So a killed, stopped or waiting run goes on by calling it again. A round chooses its
-parents when all work of the rounds before is settled, and sees only what those made.
+Derived from the store: every step is committed before the next begins, and a walk begins with the first round that is
+not settled, skipping what is stored. So a killed, stopped or waiting run goes on by calling `run_search` again.
 
-A cap of the run (`caps`) stops the asking, nothing else: what is written is evaluated, then the run is STOPPED. It is
-not DONE, for its plan is not, and a higher cap lets it go on where it was.
+It ends when the plan is done, where more would find little (`enough`), or where nothing is left to grow from. A cap of
+the run (`caps`) stops the asking, nothing else: what is written is evaluated, then the run is STOPPED. It is not DONE,
+for its plan is not, and a higher cap lets it go on where it was. Likewise where a model or the machine fails: what is
+under way comes to its end, and is kept.
 
-Waiting stops nothing else: while answers are pending or the device is away, everything that needs neither is done.
-
-Not covered: asking and evaluating at the same time; two processes on one run.
+Not covered: two processes on one run.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TypeVar
 
-from agentgen.errors import DeviceNotFound, StoreUnavailable
-from agentgen.models.chat import ChatModel
+import anyio
+from anyio.abc import TaskGroup
+
+from agentgen.errors import StoreUnavailable
+from agentgen.models.roster import Roster
 from agentgen.records import events
-from agentgen.records.candidate import Candidate
+from agentgen.records.chat import Role
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
 from agentgen.records.run import Capped, Run, RunStatus
-from agentgen.records.trial import Outcome, Trial
 from agentgen.search.ask import Asker, Missing
 from agentgen.search.caps import Budget
+from agentgen.search.enough import enough
 from agentgen.search.ideas import ideas_request
-from agentgen.search.replies import parse_ideas, parse_source
-from agentgen.search.select import next_parent
-from agentgen.search.tree import Node, Tree
-from agentgen.search.write import first_candidate, repair_request, repaired_candidate, write_request
+from agentgen.search.judging import Judge, Judging
+from agentgen.search.known import known_as
+from agentgen.search.pursue import Round, Way
+from agentgen.search.replies import parse_ideas
+from agentgen.search.select import leader
+from agentgen.search.strategies import STRATEGIES, Growth
+from agentgen.search.tree import Tree
 from agentgen.store.ledger import Ledger
 
-
-class Judge(Protocol):
-    """Evaluates candidates of one problem on one device, or on several of one kind."""
-
-    def target(self) -> Target:
-        """Returns what is known of the problem on this device; starts the device if needed.
-
-        Raises:
-            MachineFailure: among them DeviceNotFound when the run's device is not on this machine.
-        """
-        ...
-
-    def evaluate_all(self, candidates: Sequence[Candidate], on_stage: Callable[[str, str], None]) -> Iterator[Trial]:
-        """Yields what was found, as it is found, in any order. A failing candidate is a trial, never an exception.
-
-        Args:
-            candidates: what to evaluate, each once.
-            on_stage: told candidate (by its id) and stage as a stage begins, in this thread.
-
-        Raises:
-            MachineFailure: as for `target`; what was begun before has been yielded.
-        """
-        ...
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -84,10 +66,11 @@ class SearchResult:
 def run_search(
     run: Run,
     ledger: Ledger,
-    models: Sequence[ChatModel],
+    roster: Roster,
     judge: Judge,
     watch: Callable[[events.Event], None],
     elapsed_s: Callable[[], float] | None = None,
+    won: str = "",
 ) -> SearchResult:
     """Searches until the plan is done, no branch is left, a cap stops it, or nothing can advance; resumes what is
     stored of `run`.
@@ -95,10 +78,11 @@ def run_search(
     Args:
         run: as the ledger holds it.
         ledger: where everything is kept.
-        models: at least one; they share the requests.
+        roster: the models.
         judge: evaluates on the run's device.
         watch: told what happens, for a display.
         elapsed_s: returns the seconds that count for the cap on minutes; None: those since this call.
+        won: ideas that won on related problems, a line each, for the requests.
 
     Raises:
         ModelUnavailable: a model gave up; the run is STOPPED and can be resumed.
@@ -108,8 +92,8 @@ def run_search(
     start_s = time.monotonic()
     ledger.set_status(run.id, RunStatus.OPEN)
     try:
-        budget = Budget(run, ledger, models, elapsed_s or (lambda: time.monotonic() - start_s))
-        result = _Search(run, ledger, models, budget, judge, watch).advance()
+        budget = Budget(run, ledger, roster, elapsed_s or (lambda: time.monotonic() - start_s))
+        result = _plain(partial(_search, run, ledger, roster, budget, judge, watch, won))
         ledger.set_status(run.id, result.status)
     except BaseException:
         with suppress(StoreUnavailable):
@@ -128,165 +112,168 @@ def evaluate_pending(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[ev
     Raises:
         MachineFailure: the machine failed, or has not the run's device.
     """
-    try:
+
+    async def pending() -> int:
         if run.target is None:
-            ledger.set_target(run.id, judge.target())
-        known = {trial.candidate for trial in ledger.trials(run.id)}
-        pending = [row for row in ledger.candidates(run.id) if row.candidate.id not in known]
-        for row in pending:
-            watch(events.CandidateWritten(row.round, row.candidate))
-        rounds = {row.candidate.id: row.round for row in pending}
-        for trial in _evaluated(judge, [row.candidate for row in pending], watch):
-            ledger.add_trial(run.id, trial)
-            watch(events.TrialDone(rounds[trial.candidate], trial))
+            ledger.set_target(run.id, await judge.target())
+        tree = Tree.read(ledger, run)
+        judging = Judging(tree, judge, watch)
+        waiting = [node for node in tree.nodes if node.score is None]
+        async with anyio.create_task_group() as group:
+            for node in waiting:
+                group.start_soon(judging.found, node.round, node.candidate)
+        if failure := judging.failure or judging.away:
+            raise failure
+        return len(waiting)
+
+    try:
+        count = _plain(pending)
     except BaseException:
         watch(events.RunEnded(RunStatus.STOPPED))
         raise
     watch(events.RunEnded(RunStatus.WAITING))
-    return len(pending)
+    return count
 
 
-def _evaluated(judge: Judge, candidates: Sequence[Candidate], watch: Callable[[events.Event], None]) -> Iterator[Trial]:
-    return judge.evaluate_all(candidates, lambda one, stage: watch(events.StageStarted(one, stage)))
+def _plain(work: Callable[[], Awaitable[T]]) -> T:
+    """Runs a coroutine to its end; what fails in its tasks is raised as itself, not in a group of one."""
+    try:
+        return anyio.run(work)
+    except BaseExceptionGroup as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
 
 
-class _Search:
+async def _search(
+    run: Run,
+    ledger: Ledger,
+    roster: Roster,
+    budget: Budget,
+    judge: Judge,
+    watch: Callable[[events.Event], None],
+    won: str,
+) -> SearchResult:
+    """Looks at the device if nobody did, and walks."""
+    target = run.target
+    if target is None:
+        target = await judge.target()
+        ledger.set_target(run.id, target)
+    asker = Asker(run.id, ledger, roster, budget, watch)
+    tree = Tree.read(ledger, run)
+    walk = _Walk(tree, ledger, target, asker, budget, Judging(tree, judge, watch), watch, won)
+    return await walk.advance()
+
+
+class _Walk:
     """One walk through the rounds."""
 
     def __init__(
         self,
-        run: Run,
+        tree: Tree,
         ledger: Ledger,
-        models: Sequence[ChatModel],
+        target: Target,
+        asker: Asker,
         budget: Budget,
-        judge: Judge,
+        judging: Judging,
         watch: Callable[[events.Event], None],
+        won: str,
     ) -> None:
-        self._run = run
-        self._budget = budget
+        self._tree = tree
         self._ledger = ledger
-        self._judge = judge
+        self._target = target
+        self._asker = asker
+        self._budget = budget
+        self._judging = judging
         self._watch = watch
-        self._asker = Asker(run.id, ledger, models, budget, watch)
-        self._target = run.target or self._look_at_device()
-        self._asked_parents: set[str] = set()
-        self._device_away = False
-        self._evaluations_waiting = 0
+        self._won = won
+        self._past: list[Growth] = []
+        """What the rounds so far grew from."""
 
-    def advance(self) -> SearchResult:
+    async def advance(self) -> SearchResult:
         """Walks through the rounds, as far as it gets."""
-        for number in range(1, self._run.plan.rounds + 1):
+        run = self._tree.run
+        self._recall(run.settled)
+        for number in range(run.settled + 1, run.plan.rounds + 1):
+            before = self._tree.before(number)
+            if reason := enough(before):
+                self._watch(events.Enough(reason))
+                break
             self._watch(events.RoundStarted(number))
-            ideas = self._propose(number)
-            candidates = self._write(number, ideas)
-            while candidates:
-                failed = self._evaluate(number, candidates)
-                candidates = self._repair(number, failed)
-            if self._asker.pending or self._evaluations_waiting:
-                waiting = self._asker.pending, self._evaluations_waiting
+            grown = await self._grow(self._round(number, before))
+            if failure := self._asker.failure or self._judging.failure:
+                raise failure
+            if self._asker.pending or self._judging.waiting:
+                waiting = self._asker.pending, self._judging.waiting
                 return SearchResult(RunStatus.WAITING, *waiting, self._budget.capped)
             if self._budget.capped:
                 return SearchResult(RunStatus.STOPPED, capped=self._budget.capped)
-            if not ideas:
+            self._ledger.set_settled(run.id, number)
+            if not grown:
                 break
         return SearchResult(RunStatus.DONE)
 
-    def _look_at_device(self) -> Target:
-        target = self._judge.target()
-        self._ledger.set_target(self._run.id, target)
-        return target
+    def _recall(self, settled: int) -> None:
+        """Tells what the settled rounds made, and finds out what they grew from."""
+        for letter in self._ledger.letters(self._tree.run.id, Role.IDEAS, Role.REFINE) if settled else ():
+            if not letter.attempt and letter.round <= settled:
+                parent = letter.parent if self._tree.node(letter.parent) else None
+                self._past.append(Growth(parent, letter.nth, 0))
+        for number in range(1, settled + 1):
+            self._watch(events.RoundStarted(number))
+            for idea in self._tree.ideas_of(number):
+                self._watch(events.IdeaProposed(number, idea))
+            for node in self._tree.of_round(number):
+                self._watch(events.CandidateWritten(number, node.candidate))
+                if node.score:
+                    self._watch(events.TrialDone(number, node.score))
 
-    def _tree(self) -> Tree:
-        return Tree.read(self._ledger, self._run)
+    def _round(self, number: int, before: Tree) -> Round:
+        languages = before.run.languages
+        best = {one: leader(node for node in before.nodes if node.candidate.language is one) for one in languages}
+        return Round(number, before, best, self._target)
 
-    def _propose(self, number: int) -> list[Idea]:
-        """Asks as many parents for ideas as the plan allows, and keeps what they propose."""
-        tree = self._tree().before(number)
-        if number == 1:
-            ideas = self._ask_ideas(number, tree, None)
-            return [] if isinstance(ideas, Missing) else ideas
-        proposed: list[Idea] = []
-        places = self._run.plan.parents
-        chosen: list[Node] = []
-        while places and (parent := next_parent(tree.nodes, chosen, self._asked_parents)):
-            # Also one whose branch ends stays chosen: who follows must not depend on which answers are there already.
-            chosen.append(parent)
-            ideas = self._ask_ideas(number, tree, parent)
-            if ideas is Missing.CAPPED:
-                break
-            if ideas is not Missing.ENDED:
-                places -= 1
-            if not isinstance(ideas, Missing):
-                proposed += ideas
-        self._asked_parents.update(node.candidate.id for node in chosen)
-        return proposed
+    async def _grow(self, round: Round) -> bool:
+        """Grows a round to its end; returns whether anything led anywhere."""
+        choose = STRATEGIES[self._tree.run.plan.strategy]
+        done: dict[Growth, bool] = {}
+        async with anyio.create_task_group() as ways:
+            # What leads nowhere makes room for the next best at once, while the ideas of others are pursued.
+            while new := [
+                growth
+                for growth in choose(round.before, self._past, [one for one, alive in done.items() if not alive])
+                if growth not in done
+            ]:
+                async with anyio.create_task_group() as asked:
+                    for growth in new:
+                        asked.start_soon(self._ask, round, growth, done, ways)
+        self._past += done
+        return any(done.values())
 
-    def _ask_ideas(self, number: int, tree: Tree, parent: Node | None) -> list[Idea] | Missing:
-        plan = self._run.plan
-        count = plan.next_ideas if parent else plan.ideas
-        request = ideas_request(tree, self._target, parent, count)
-        parse = partial(parse_ideas, parent=request.parent, count=count)
-        ideas = self._asker.ask(request, parse, events.IdeasAsked(number, request))
-        if isinstance(ideas, Missing):
-            return ideas
-        for idea in ideas:
-            self._ledger.add_idea(self._run.id, number, idea)
-            self._watch(events.IdeaProposed(number, idea))
-        return list(ideas)
+    async def _ask(self, round: Round, growth: Growth, done: dict[Growth, bool], ways: TaskGroup) -> None:
+        """Asks for what a growth begins with, and sends the ideas on their ways; notes whether it leads anywhere."""
+        way = Way(round, self._tree, self._asker, self._budget, self._judging)
+        if not growth.ideas:
+            done[growth] = await way.program(growth)
+            return
+        ideas = await self._ideas(round, growth)
+        done[growth] = ideas is not Missing.ENDED
+        for idea in ideas if not isinstance(ideas, Missing) else ():
+            self._tree.add_idea(round.number, idea)
+            self._watch(events.IdeaProposed(round.number, idea))
+            for language in round.before.run.languages if idea.same_as is None else ():
+                ways.start_soon(way.idea, idea, language)
 
-    def _write(self, number: int, ideas: Sequence[Idea]) -> list[Candidate]:
-        """Has each idea implemented in each language."""
-        tree = self._tree().before(number)
-        written: list[Candidate] = []
-        for idea in ideas:
-            for language in self._run.languages:
-                request = write_request(tree, self._target, idea, language)
-                source = self._asker.ask(request, parse_source, events.SourceAsked(number, request))
-                if not isinstance(source, Missing):
-                    written.append(self._keep(number, first_candidate(tree, idea, language, source)))
-        return written
-
-    def _repair(self, number: int, failed: Sequence[Node]) -> list[Candidate]:
-        """Sends failed candidates back to the model, unless they were sent back often enough."""
-        tree = self._tree()
-        repaired: list[Candidate] = []
-        for node in failed:
-            idea = tree.idea(node.candidate.idea)
-            if idea is None or node.candidate.repair >= self._run.plan.repairs:
-                continue
-            request = repair_request(self._run, self._target, idea, node)
-            source = self._asker.ask(request, parse_source, events.SourceAsked(number, request))
-            if isinstance(source, Missing):
-                continue
-            candidate = repaired_candidate(node.candidate, source)
-            earlier = tree.node(candidate.id)
-            if earlier is None or earlier.candidate == candidate:
-                repaired.append(self._keep(number, candidate))
-            else:
-                self._asker.end(request, f"the answer is the source that was evaluated as {candidate.id}")
-        return repaired
-
-    def _keep(self, number: int, candidate: Candidate) -> Candidate:
-        self._ledger.add_candidate(self._run.id, number, candidate)
-        self._budget.kept(candidate.id)
-        self._watch(events.CandidateWritten(number, candidate))
-        return candidate
-
-    def _evaluate(self, number: int, candidates: Sequence[Candidate]) -> list[Node]:
-        """Evaluates what has no trial yet, and returns the candidates that failed, in the order they have here: what
-        the search does next must not depend on which device was quicker."""
-        trials = {trial.candidate: trial for trial in self._ledger.trials(self._run.id)}
-        each = {candidate.id: candidate for candidate in candidates}
-        for known in [one for one in each if one in trials]:
-            self._watch(events.TrialDone(number, trials[known]))
-        left = [candidate for candidate in each.values() if candidate.id not in trials]
-        try:
-            for trial in _evaluated(self._judge, left if not self._device_away else (), self._watch):
-                self._ledger.add_trial(self._run.id, trial)
-                trials[trial.candidate] = trial
-                self._watch(events.TrialDone(number, trial))
-        except DeviceNotFound:
-            self._device_away = True
-        self._evaluations_waiting += sum(candidate.id not in trials for candidate in left)
-        found = [Node(number, candidate, trials[one]) for one, candidate in each.items() if one in trials]
-        return [node for node in found if node.trial and node.trial.outcome not in (Outcome.PASSED, Outcome.NOT_RUN)]
+    async def _ideas(self, round: Round, growth: Growth) -> Sequence[Idea] | Missing:
+        """Returns the ideas on a parent, those marked that repeat a known one."""
+        request = ideas_request(round.before, self._target, growth, round.number, self._won)
+        parse = partial(parse_ideas, parent=request.parent, count=growth.ideas)
+        found = await self._asker.ask(request, parse, events.IdeasAsked(round.number, request))
+        if isinstance(found, Missing):
+            return found
+        ideas: list[Idea] = []
+        for idea in found:
+            known = known_as(idea, round.before, round.before.node(growth.parent), ideas)
+            ideas.append(idea.model_copy(update={"same_as": known.id}) if known else idea)
+        return ideas

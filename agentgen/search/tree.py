@@ -1,81 +1,163 @@
-"""Tree: a run as the ledger tells it, frozen at one moment. Holds no state of its own; read it again after a change."""
+"""Tree: ideas, candidates and scores of one run. Append-only; read from the ledger once, then grown with it.
+
+Seen from a round (`before`) it holds what the rounds before it made. What a round asks for depends on that alone, so a
+round that is resumed halfway asks for the same as at its start, however many things went on at the same time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Idea
 from agentgen.records.run import Run
+from agentgen.records.score import Score
 from agentgen.records.trial import Trial
 from agentgen.store.ledger import Ledger
 from agentgen.store.rows import IdeaRow
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """A candidate with what is known of it."""
 
     round: int
     candidate: Candidate
-    trial: Trial | None
+    score: Score | None
     """None until it was evaluated."""
 
 
-@dataclass(frozen=True)
-class Tree:
-    """Ideas, candidates and trials of one run, oldest first."""
+@dataclass
+class _Grown:
+    """What all views of one tree share."""
 
-    run: Run
-    ideas: tuple[IdeaRow, ...]
-    nodes: tuple[Node, ...]
-    ended: Mapping[str, str]
-    """Why a branch ended, by the id of its request."""
+    ledger: Ledger
+    ideas: dict[str, IdeaRow] = field(default_factory=dict[str, IdeaRow])
+    nodes: dict[str, Node] = field(default_factory=dict[str, Node])
+    ideas_of_round: defaultdict[int, list[str]] = field(default_factory=lambda: defaultdict[int, list[str]](list))
+    nodes_of_round: defaultdict[int, list[str]] = field(default_factory=lambda: defaultdict[int, list[str]](list))
+    attempts: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
+    ideas_on: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
+
+
+class Tree:
+    """One run, whole or as far as the rounds before one made it."""
+
+    def __init__(self, run: Run, grown: _Grown, end: int | None = None) -> None:
+        """A view on what has grown; see `read` and `before`."""
+        self.run = run
+        self._grown = grown
+        self._end = end
 
     @classmethod
     def read(cls, ledger: Ledger, run: Run) -> Tree:
         """Returns the run as it is stored now."""
-        trials = {trial.candidate: trial for trial in ledger.trials(run.id)}
-        nodes = (Node(row.round, row.candidate, trials.get(row.candidate.id)) for row in ledger.candidates(run.id))
-        return cls(run, ledger.ideas(run.id), tuple(nodes), ledger.ended(run.id))
+        tree = cls(run, _Grown(ledger))
+        for row in ledger.ideas(run.id):
+            tree._place_idea(row)
+        scores = {score.candidate: score for score in ledger.scores(run.id)}
+        for row in ledger.candidates(run.id):
+            tree._place(Node(row.round, row.candidate, scores.get(row.candidate.id)))
+        return tree
 
     def before(self, round: int) -> Tree:
-        """Returns the part that earlier rounds made. What a round is given depends on this part only, so a round that
-        is resumed halfway is given the same as at its start."""
-        ideas = tuple(row for row in self.ideas if row.round < round)
-        return Tree(self.run, ideas, tuple(node for node in self.nodes if node.round < round), self.ended)
+        """Returns the part that earlier rounds made; a view, that costs nothing."""
+        return Tree(self.run, self._grown, round)
 
-    @cached_property
-    def _idea_by_id(self) -> Mapping[str, Idea]:
-        return {row.idea.id: row.idea for row in self.ideas}
+    # Growing. The ledger first: what is not stored did not happen.
 
-    @cached_property
-    def _node_by_id(self) -> Mapping[str, Node]:
-        return {node.candidate.id: node for node in self.nodes}
+    def add_idea(self, round: int, idea: Idea) -> None:
+        """Stores an idea, unless it is there."""
+        if idea.id not in self._grown.ideas:
+            self._grown.ledger.add_idea(self.run.id, round, idea)
+            self._place_idea(IdeaRow(round=round, idea=idea))
+
+    def add_candidate(self, round: int, candidate: Candidate) -> None:
+        """Stores a candidate, unless it is there."""
+        if candidate.id not in self._grown.nodes:
+            self._grown.ledger.add_candidate(self.run.id, round, candidate)
+            self._place(Node(round, candidate, None))
+
+    def add_trial(self, trial: Trial) -> Node:
+        """Stores the trial of a candidate that is there; returns the candidate as it stands now."""
+        self._grown.ledger.add_trial(self.run.id, trial)
+        before = self._grown.nodes[trial.candidate]
+        node = self._grown.nodes[trial.candidate] = Node(before.round, before.candidate, Score.of(trial))
+        return node
+
+    def _place_idea(self, row: IdeaRow) -> None:
+        idea = row.idea
+        self._grown.ideas[idea.id] = row
+        self._grown.ideas_of_round[row.round].append(idea.id)
+        self._grown.ideas_on[idea.parent].append(idea.id)
+
+    def _place(self, node: Node) -> None:
+        self._grown.nodes[node.candidate.id] = node
+        self._grown.nodes_of_round[node.round].append(node.candidate.id)
+        if node.candidate.idea:
+            self._grown.attempts[node.candidate.idea].append(node.candidate.id)
+
+    # Reading.
+
+    @property
+    def rounds(self) -> range:
+        """The rounds that made something, or could have."""
+        made = max((*self._grown.ideas_of_round, *self._grown.nodes_of_round), default=0)
+        return range(1, min(made + 1, self._end) if self._end else made + 1)
+
+    @property
+    def ideas(self) -> Iterator[IdeaRow]:
+        """The ideas round by round, those of one parent together: in an order that no race decides."""
+        for number in self.rounds:
+            yield from sorted(self._rows_of(number), key=lambda row: row.idea.parent)
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """The candidates round by round, within a round as they came."""
+        ids = itertools.chain.from_iterable(self._grown.nodes_of_round[number] for number in self.rounds)
+        return (self._grown.nodes[one] for one in ids)
+
+    def ideas_of(self, round: int) -> Iterator[Idea]:
+        """Yields the ideas of one round, as they came."""
+        return (row.idea for row in self._rows_of(round))
+
+    def _rows_of(self, round: int) -> list[IdeaRow]:
+        return [self._grown.ideas[one] for one in self._grown.ideas_of_round[round]]
+
+    def of_round(self, round: int) -> Iterator[Node]:
+        """Yields the candidates of one round."""
+        return (self._grown.nodes[one] for one in self._grown.nodes_of_round[round])
 
     def idea(self, idea_id: str | None) -> Idea | None:
         """Returns an idea; None for a candidate without one."""
-        return self._idea_by_id.get(idea_id) if idea_id else None
+        row = self._grown.ideas.get(idea_id) if idea_id else None
+        return row.idea if row else None
 
     def node(self, candidate_id: str | None) -> Node | None:
         """Returns a candidate's node; None for the problem's root."""
-        return self._node_by_id.get(candidate_id) if candidate_id else None
+        return self._grown.nodes.get(candidate_id) if candidate_id else None
+
+    def trial(self, node: Node) -> Trial | None:
+        """Returns all that was found of a candidate, from the ledger: a tree of ten thousand holds no evidence."""
+        return self._grown.ledger.trial(self.run.id, node.candidate.id) if node.score else None
 
     def attempts(self, idea_id: str) -> tuple[Node, ...]:
-        """Returns the candidates of an idea: its implementations in each language and their repairs."""
-        return tuple(node for node in self.nodes if node.candidate.idea == idea_id)
+        """Returns the candidates of an idea: its implementations in each language and their repairs, as they came."""
+        return tuple(self._grown.nodes[one] for one in self._grown.attempts.get(idea_id, ()))
 
-    def children(self, parent: str) -> tuple[Idea, ...]:
+    def ideas_on(self, parent: str) -> tuple[Idea, ...]:
         """Returns the ideas that were had on a candidate, or on the root."""
-        return tuple(row.idea for row in self.ideas if row.idea.parent == parent)
+        rows = (self._grown.ideas[one] for one in self._grown.ideas_on.get(parent, ()))
+        return tuple(row.idea for row in rows if self._end is None or row.round < self._end)
 
     def lineage(self, node: Node) -> tuple[Node, ...]:
         """Returns the candidates from the first one to `node`, which is the last."""
-        path: list[Node] = []
+        path: dict[str, Node] = {}
         step: Node | None = node
-        while step is not None and step not in path:
-            path.append(step)
+        while step is not None and step.candidate.id not in path:
+            path[step.candidate.id] = step
             step = self.node(step.candidate.parent)
-        return tuple(reversed(path))
+        return tuple(reversed(path.values()))

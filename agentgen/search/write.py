@@ -1,4 +1,5 @@
-"""Asks for source: a first implementation of an idea in one language, or the repair of a candidate that failed."""
+"""Asks for source: an implementation of an idea in one language, the repair of a candidate that failed, or a faster
+program without an idea in words."""
 
 from __future__ import annotations
 
@@ -7,16 +8,37 @@ from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
 from agentgen.records.run import Run
-from agentgen.search.facts import facts_text, system_text
+from agentgen.search.facts import device_type, facts_text, system_text
 from agentgen.search.feedback import trial_report
-from agentgen.search.ideas import parent_candidate_text
+from agentgen.search.history import failures, steps
+from agentgen.search.ideas import parent_candidate_text, parent_text
 from agentgen.search.prompts import render
-from agentgen.search.select import leader
+from agentgen.search.strategies import Growth
 from agentgen.search.tree import Node, Tree
 
 
-def write_request(tree: Tree, target: Target, idea: Idea, language: Language) -> ChatRequest:
-    """Returns the request for an implementation of `idea`; `tree` holds what earlier rounds made."""
+def write_request(
+    tree: Tree,
+    target: Target,
+    idea: Idea,
+    language: Language,
+    round: int,
+    own: Node | None,
+    failed: tuple[str, ...] = (),
+    nth: int = 0,
+) -> ChatRequest:
+    """Returns the request for an implementation of `idea`.
+
+    Args:
+        tree: what earlier rounds made.
+        target: the problem on its device.
+        idea: on a candidate of `tree` or on the root.
+        language: to write in.
+        round: the round that asks.
+        own: the best candidate of earlier rounds in this language.
+        failed: candidates of the idea in this language that came to nothing.
+        nth: how many implementations they were, repairs not counted.
+    """
     prompt = render(
         "write",
         facts=facts_text(tree.run, target),
@@ -25,53 +47,82 @@ def write_request(tree: Tree, target: Target, idea: Idea, language: Language) ->
         title=idea.title,
         category=idea.category.value,
         reasoning=idea.reasoning,
-        parent=_parent_text(tree, idea, language),
+        parent=_parent_text(tree, idea, language, own),
         language=language.value,
     )
-    return _request(tree.run, Role.WRITE, language, idea.id, prompt)
+    if failed:
+        prompt = render("rewrite", prompt=prompt, language=language.value, failures=failures(tree, failed))
+    return _request(tree.run, Role.WRITE, language, idea.id, prompt, round, nth)
 
 
-def repair_request(run: Run, target: Target, idea: Idea, failed: Node) -> ChatRequest:
+def repair_request(tree: Tree, target: Target, failed: Node) -> ChatRequest:
     """Returns the request for a corrected version of a candidate that was evaluated and failed."""
-    candidate = failed.candidate
+    run, candidate = tree.run, failed.candidate
+    idea = tree.idea(candidate.idea)
     prompt = render(
         "repair",
         facts=facts_text(run, target),
         contract=render("contract"),
         language_notes=_language_notes(candidate.language, target),
-        title=idea.title,
-        category=idea.category.value,
-        reasoning=idea.reasoning,
+        idea=render("repair-idea", title=idea.title, category=idea.category.value, reasoning=idea.reasoning)
+        if idea
+        else "",
         source=candidate.source.strip("\n"),
-        report=trial_report(failed.trial),
+        report=trial_report(tree.trial(failed)),
         language=candidate.language.value,
+        keeping=", keeping the idea" if idea else "",
     )
-    return _request(run, Role.REPAIR, candidate.language, candidate.id, prompt)
+    return _request(run, Role.REPAIR, candidate.language, candidate.id, prompt, failed.round)
 
 
-def first_candidate(tree: Tree, idea: Idea, language: Language, source: str) -> Candidate:
+def refine_request(tree: Tree, target: Target, growth: Growth, round: int) -> ChatRequest:
+    """Returns the request for a faster program than a candidate, or than the reference, in the run's first language."""
+    run, parent, language = tree.run, tree.node(growth.parent), tree.run.languages[0]
+    prompt = render(
+        "refine",
+        facts=facts_text(run, target),
+        contract=render("contract"),
+        language_notes=_language_notes(language, target),
+        playbook=render(f"playbook-{device_type(run)}"),
+        parent=parent_text(tree, target, parent),
+        history=steps(tree, parent),
+        language=language.value,
+        over=" that replaces the one above" if parent else "",
+    )
+    root = run.problem.root(run.arithmetic)
+    return _request(run, Role.REFINE, language, parent.candidate.id if parent else root, prompt, round, growth.nth)
+
+
+def written(tree: Tree, idea: Idea, language: Language, source: str) -> Candidate:
     """Returns the candidate that a reply to `write_request` makes."""
     parent = tree.node(idea.parent)
-    return Candidate(
-        source=source, language=language, idea=idea.id, parent=parent.candidate.id if parent else None, repair=0
-    )
+    return Candidate(source=source, language=language, idea=idea.id, parent=parent.candidate.id if parent else None)
 
 
-def repaired_candidate(failed: Candidate, source: str) -> Candidate:
+def repaired(failed: Candidate, source: str) -> Candidate:
     """Returns the candidate that a reply to `repair_request` makes."""
     return Candidate(
         source=source, language=failed.language, idea=failed.idea, parent=failed.id, repair=failed.repair + 1
     )
 
 
-def _request(run: Run, role: Role, language: Language, parent: str, prompt: str) -> ChatRequest:
+def refined(tree: Tree, growth: Growth, source: str) -> Candidate:
+    """Returns the candidate that a reply to `refine_request` makes."""
+    return Candidate(source=source, language=tree.run.languages[0], parent=growth.parent)
+
+
+def _request(
+    run: Run, role: Role, language: Language, parent: str, prompt: str, round: int, nth: int = 0
+) -> ChatRequest:
     return ChatRequest(
         role=role,
         problem=run.problem.name,
         target=language.value,
         parent=parent,
+        nth=nth,
         system=system_text(run),
         prompt=prompt,
+        round=round,
     )
 
 
@@ -81,15 +132,13 @@ def _language_notes(language: Language, target: Target) -> str:
     return render(f"lang-{language.value}")
 
 
-def _parent_text(tree: Tree, idea: Idea, language: Language) -> str:
+def _parent_text(tree: Tree, idea: Idea, language: Language, own: Node | None) -> str:
     """Returns the kernel that the idea improves on and, where that is in another language, the best one in this."""
     parent = tree.node(idea.parent)
     if parent is None:
         return "It is to be implemented from the reference."
     texts = [parent_candidate_text(tree, parent)]
-    if parent.candidate.language is not language:
-        own = leader(node for node in tree.nodes if node.candidate.language is language)
-        if own is not None:
-            source, report = own.candidate.source.strip("\n"), trial_report(own.trial)
-            texts.append(render("orientation", language=language.value, report=report, source=source))
+    if parent.candidate.language is not language and own is not None:
+        source, report = own.candidate.source.strip("\n"), trial_report(tree.trial(own))
+        texts.append(render("orientation", language=language.value, report=report, source=source))
     return "\n\n".join(texts)

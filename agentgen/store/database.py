@@ -88,13 +88,23 @@ class Database:
     def _prepare(self) -> None:
         with self.reading() as connection:
             ready = self._check_version(connection)
-        if not ready:
+        if ready:
+            self._add_younger_index()
+        else:
             with self.writing() as connection:
                 if connection.dialect.name == "postgresql":  # two may open a new store at once
                     connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
                 if not self._check_version(connection):  # nobody else was faster
                     schema.metadata.create_all(connection)
                     connection.execute(insert(schema.meta).values(key="version", value=str(schema.VERSION)))
+
+    def _add_younger_index(self) -> None:
+        index = schema.trial_by_candidate
+        with self.reading() as connection:
+            missing = not inspect(connection).has_index(schema.trial.name, str(index.name))
+        if missing:
+            with self.writing() as connection:
+                index.create(connection, checkfirst=True)
 
     def _check_version(self, connection: Connection) -> bool:
         """Returns whether the tables are there.

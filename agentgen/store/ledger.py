@@ -8,36 +8,34 @@ Every method raises StoreUnavailable when the database fails, and BadInput for a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Row, Table, select, update
+from sqlalchemy import select, update
 
 from agentgen.errors import BadInput
 from agentgen.records.base import content_hash
 from agentgen.records.candidate import Candidate
-from agentgen.records.chat import ChatReply, ChatRequest
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
 from agentgen.records.run import Caps, Run, RunStatus
+from agentgen.records.score import Score
 from agentgen.records.trial import Trial
 from agentgen.store import schema
 from agentgen.store.database import Database
+from agentgen.store.exchanges import Exchanges
 from agentgen.store.rows import (
     CandidateRow,
-    Exchange,
     IdeaRow,
-    Spent,
     as_json,
     run_json,
     target_values,
     to_candidate_row,
-    to_exchange,
     to_run,
-    to_spent,
+    to_score,
 )
-from agentgen.store.statements import add, add_request, find_run, put_text, rows, run_row, texts
+from agentgen.store.statements import add, find_run, put_text, rows, run_row, stream, texts
 
 
 def open_ledger(url: str) -> Ledger:
@@ -50,11 +48,8 @@ def open_ledger(url: str) -> Ledger:
     return Ledger(Database(url))
 
 
-class Ledger:
+class Ledger(Exchanges):
     """All runs of one store. Safe to use from several threads and processes."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def __enter__(self) -> Self:
         return self
@@ -90,8 +85,8 @@ class Ledger:
                     **target_values(run.target),
                 }
                 connection.execute(schema.run.insert().values(values))
-        same = {"caps": None}
-        if there is not None and {**there.record, **same} != {**run_json(run), **same}:
+        # Read anew, for the fields that a record lacks because it was written before there were any.
+        if there is not None and _as_created(to_run(there)) != _as_created(run):
             raise BadInput(f"the store already has another run {run.id}")
         return there is None
 
@@ -117,14 +112,13 @@ class Ledger:
         """Says what the judge found on the run's device."""
         self._set(run_id, target_values(target))
 
+    def set_settled(self, run_id: str, round: int) -> None:
+        """Says that nothing of a round and those before it is open any more."""
+        self._change(run_id, {"settled": round})
+
     def set_caps(self, run_id: str, caps: Caps) -> None:
         """Says what the run may use from now on."""
-        with self._database.writing() as connection:
-            row = run_row(connection, run_id)
-            if row is None:
-                raise BadInput(f"the store has no run {run_id}")
-            values = {"record": run_json(to_run(row).model_copy(update={"caps": caps}))}
-            connection.execute(update(schema.run).where(schema.run.c.id == run_id).values(values))
+        self._change(run_id, {"caps": caps})
 
     # The tree.
 
@@ -190,76 +184,39 @@ class Ledger:
         with self._database.writing() as connection:
             return add(connection, schema.trial, run_id, content_hash("trial", record), values)
 
+    def trial(self, run_id: str, candidate_id: str) -> Trial | None:
+        """Returns the latest trial of a candidate; None where it has none."""
+        here = schema.trial.c.run_id == run_id, schema.trial.c.candidate == candidate_id
+        query = select(schema.trial.c.record).where(*here).order_by(schema.trial.c.seq.desc()).limit(1)
+        with self._database.reading() as connection:
+            record = connection.scalar(query)
+        return None if record is None else Trial.model_validate(record)
+
+    def scores(self, run_id: str) -> Iterator[Score]:
+        """Yields the scores of the trials in the order they came."""
+        with self._database.reading() as connection:
+            for row in stream(connection, schema.trial, run_id):
+                yield to_score(row)
+
     def trials(self, run_id: str) -> tuple[Trial, ...]:
         """Returns the trials in the order they came."""
         return tuple(Trial.model_validate(row.record) for row in self._rows(schema.trial, run_id))
-
-    # Exchanges with models.
-
-    def add_request(self, run_id: str, request: ChatRequest) -> bool:
-        """Adds a request, before it is sent."""
-        with self._database.writing() as connection:
-            return add_request(connection, run_id, request)
-
-    def add_reply(self, run_id: str, request: ChatRequest, reply: ChatReply) -> bool:
-        """Adds a reply, and its request where that is missing. The first reply stays: it is what was acted on."""
-        with self._database.writing() as connection:
-            add_request(connection, run_id, request)
-            here = schema.exchange.c.run_id == run_id, schema.exchange.c.id == request.id
-            values = {
-                "reply_text": put_text(connection, reply.text),
-                "reply_reasoning": put_text(connection, reply.reasoning),
-                "reply": as_json(reply, "text", "reasoning"),
-                "model": reply.model,
-                "input_tokens": reply.input_tokens,
-                "output_tokens": reply.output_tokens,
-                "cost_usd": reply.cost_usd,
-            }
-            missing = schema.exchange.c.reply.is_(None)
-            return connection.execute(update(schema.exchange).where(*here, missing).values(values)).rowcount == 1
-
-    def reply(self, run_id: str, request_id: str) -> ChatReply | None:
-        """Returns the reply to a request; None where there is none yet."""
-        found = self._exchanges(run_id, schema.exchange.c.id == request_id)
-        return found[0].reply if found else None
-
-    def exchanges(self, run_id: str) -> tuple[Exchange, ...]:
-        """Returns the requests with their replies, in the order they were asked."""
-        return self._exchanges(run_id)
-
-    def end_branch(self, run_id: str, request_id: str, reason: str) -> bool:
-        """Notes that a request will never get a usable answer. The first reason stays.
-
-        Raises:
-            BadInput: the run has no such request.
-        """
-        here = schema.exchange.c.run_id == run_id, schema.exchange.c.id == request_id
-        with self._database.writing() as connection:
-            if connection.scalar(select(schema.exchange.c.id).where(*here)) is None:
-                raise BadInput(f"run {run_id} has no request {request_id}")
-            open_here = (*here, schema.exchange.c.ended.is_(None))
-            return connection.execute(update(schema.exchange).where(*open_here).values(ended=reason)).rowcount == 1
-
-    def ended(self, run_id: str) -> Mapping[str, str]:
-        """Returns the reasons of `end_branch` by request id."""
-        return {row.id: row.ended for row in self._rows(schema.exchange, run_id) if row.ended is not None}
-
-    def spent(self, run_id: str) -> Spent:
-        """Returns what the answered requests have cost so far."""
-        return to_spent(self._rows(schema.exchange, run_id))
-
-    def _exchanges(self, run_id: str, *where: ColumnElement[bool]) -> tuple[Exchange, ...]:
-        with self._database.reading() as connection:
-            found = rows(connection, schema.exchange, run_id, *where)
-            said = texts(connection, schema.exchange, run_id, *where)
-        return tuple(to_exchange(row, said) for row in found)
-
-    def _rows(self, table: Table, run_id: str) -> Sequence[Row[Any]]:
-        with self._database.reading() as connection:
-            return rows(connection, table, run_id)
 
     def _set(self, run_id: str, values: dict[str, Any]) -> None:
         with self._database.writing() as connection:
             changed = connection.execute(update(schema.run).where(schema.run.c.id == run_id).values(values))
             if changed.rowcount != 1:
                 raise BadInput(f"the store has no run {run_id}")
+
+    def _change(self, run_id: str, fields: dict[str, Any]) -> None:
+        with self._database.writing() as connection:
+            row = run_row(connection, run_id)
+            if row is None:
+                raise BadInput(f"the store has no run {run_id}")
+            values = {"record": run_json(to_run(row).model_copy(update=fields))}
+            connection.execute(update(schema.run).where(schema.run.c.id == run_id).values(values))
+
+
+def _as_created(run: Run) -> Run:
+    """Returns a run without what changes."""
+    return run.model_copy(update={"caps": Caps(), "settled": 0, "status": RunStatus.OPEN, "target": None})

@@ -9,10 +9,12 @@ from sqlalchemy import Row
 
 from agentgen.records.base import Record
 from agentgen.records.candidate import Candidate
-from agentgen.records.chat import ChatReply, ChatRequest
+from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
-from agentgen.records.run import Caps, Run
+from agentgen.records.run import Run
+from agentgen.records.score import Score
+from agentgen.records.trial import Outcome, Speedup
 
 
 class IdeaRow(Record):
@@ -38,6 +40,27 @@ class Exchange(Record):
     """Why it will never get a usable answer."""
 
 
+class Letter(Record):
+    """An exchange without its texts."""
+
+    id: str
+    role: Role
+    parent: str
+    nth: int
+    attempt: int
+    round: int
+    request_bytes: int
+    """System and prompt, in UTF-8."""
+    reply_bytes: int
+    """Text and reasoning."""
+    answered: bool
+    input_tokens: int | None
+    """None, as the others: not known."""
+    output_tokens: int | None
+    cost_usd: float | None
+    seconds: float | None
+
+
 class Spent(Record):
     """What the answered requests of a run have cost."""
 
@@ -61,8 +84,8 @@ def as_json(record: Record, *left_out: str) -> dict[str, Any]:
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    """Returns what the column `record` holds of a run; without caps it is as before there were any."""
-    return as_json(run, "status", "target", *(("caps",) if run.caps == Caps() else ()))
+    """Returns what the column `record` holds of a run."""
+    return as_json(run, "status", "target")
 
 
 def target_values(target: Target | None) -> dict[str, Any]:
@@ -90,6 +113,63 @@ def to_exchange(row: Row[Any], texts: Mapping[str, str]) -> Exchange:
     if row.reply is not None:
         reply = {**row.reply, "text": texts[row.reply_text], "reasoning": texts[row.reply_reasoning]}
     return Exchange.model_validate({"request": request, "reply": reply, "ended": row.ended})
+
+
+def to_letter(row: Row[Any]) -> Letter:
+    """Returns the letter of a row of `statements.letters`."""
+    return Letter(
+        id=row.id,
+        role=Role(row.role),
+        parent=row.parent,
+        nth=row.record.get("nth", 0),
+        attempt=row.attempt,
+        round=row.record.get("round", 0),
+        request_bytes=row.system_bytes + row.prompt_bytes,
+        reply_bytes=row.reply_text_bytes + row.reply_reasoning_bytes,
+        answered=row.reply is not None,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cost_usd=row.cost_usd,
+        seconds=row.reply.get("seconds") if row.reply else None,
+    )
+
+
+def letter_of(request: ChatRequest, reply: ChatReply) -> Letter:
+    """Returns the letter of an exchange that is not read from the store."""
+    return Letter(
+        id=request.id,
+        role=request.role,
+        parent=request.parent,
+        nth=request.nth,
+        attempt=request.attempt,
+        round=request.round,
+        request_bytes=text_bytes(request.system, request.prompt),
+        reply_bytes=text_bytes(reply.text, reply.reasoning),
+        answered=True,
+        input_tokens=reply.input_tokens,
+        output_tokens=reply.output_tokens,
+        cost_usd=reply.cost_usd,
+        seconds=reply.seconds,
+    )
+
+
+def text_bytes(*texts: str) -> int:
+    """Returns the size of texts in UTF-8."""
+    return sum(len(text.encode()) for text in texts)
+
+
+def to_score(row: Row[Any]) -> Score:
+    """Returns the score of a row of `trial`, without reading the rest of the trial."""
+    trial = row.record
+    speedups, reasons = trial["speedups"], trial["reasons"]
+    return Score(
+        candidate=row.candidate,
+        outcome=Outcome(row.outcome),
+        reason=reasons[0] if reasons else None,
+        median_us=row.median_us,
+        speedup=Speedup.model_validate(speedups[0]) if speedups and row.median_us is not None else None,
+        roofline_fraction=row.roofline_fraction,
+    )
 
 
 def to_spent(rows: Iterable[Row[Any]]) -> Spent:

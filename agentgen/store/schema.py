@@ -138,6 +138,8 @@ trial = Table(
     ForeignKeyConstraint(["run_id", "candidate"], ["candidate.run_id", "candidate.id"]),
     Index("trial_by_place", "problem", "arithmetic", "machine_id", "outcome"),
 )
+trial_by_candidate = Index("trial_by_candidate", trial.c.run_id, trial.c.candidate)
+"""Younger than some stores: `database` adds it to those."""
 """`id` is the content hash of the whole trial. `speedup` and `faster` are against the fastest baseline."""
 
 exchange = Table(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, func, select, union
+from sqlalchemy import ColumnElement, Connection, Label, LargeBinary, Row, Table, cast, func, select, union
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agentgen.errors import BadInput
-from agentgen.records.chat import ChatRequest
+from agentgen.records.chat import ChatRequest, Role
 from agentgen.store import schema
 from agentgen.store.rows import as_json
 
 _SHOWN: Final = 5
+_AT_ONCE: Final = 100
+"""Rows that are read into memory at once where a run may have ten thousand."""
 _EXCHANGE_TEXTS: Final = ("system", "prompt", "reply_text", "reply_reasoning")
 _TEXT_COLUMNS: Final = {schema.candidate.name: ("source",), schema.exchange.name: _EXCHANGE_TEXTS}
 
@@ -60,11 +62,30 @@ def rows(connection: Connection, table: Table, run_id: str, *where: ColumnElemen
     return connection.execute(select(table).where(table.c.run_id == run_id, *where).order_by(table.c.seq)).all()
 
 
+def stream(connection: Connection, table: Table, run_id: str) -> Iterable[Row[Any]]:
+    """Returns a run's rows of a table in the order they came, a few at a time."""
+    query = select(table).where(table.c.run_id == run_id).order_by(table.c.seq)
+    return connection.execution_options(yield_per=_AT_ONCE).execute(query)
+
+
 def texts(connection: Connection, table: Table, run_id: str, *where: ColumnElement[bool]) -> dict[str, str]:
     """Returns the texts that a run's rows of a table refer to, by sha256."""
     named = [select(table.c[name]).where(table.c.run_id == run_id, *where) for name in _TEXT_COLUMNS[table.name]]
     query = select(schema.blob.c.sha256, schema.blob.c.text).where(schema.blob.c.sha256.in_(union(*named)))
     return {row.sha256: row.text for row in connection.execute(query)}
+
+
+def letters(connection: Connection, run_id: str, roles: Collection[Role]) -> Iterable[Row[Any]]:
+    """Returns a run's rows of `exchange` with the sizes of their texts, a few at a time."""
+    table, sizes = schema.exchange, list[Label[int]]()
+    for name in _EXCHANGE_TEXTS:
+        text = schema.blob.alias()
+        size = select(_bytes(connection, text.c.text)).where(text.c.sha256 == table.c[name]).scalar_subquery()
+        sizes.append(func.coalesce(size, 0).label(f"{name}_bytes"))
+    query = select(table, *sizes).where(table.c.run_id == run_id).order_by(table.c.seq)
+    if roles:
+        query = query.where(table.c.role.in_([role.value for role in roles]))
+    return connection.execution_options(yield_per=_AT_ONCE).execute(query)
 
 
 def add(connection: Connection, table: Table, run_id: str, row_id: str, values: dict[str, Any]) -> bool:
@@ -104,6 +125,12 @@ def _insert_missing(connection: Connection, table: Table, values: dict[str, Any]
     keys = list(table.primary_key.columns)
     statement = insert(table).values(values).on_conflict_do_nothing(index_elements=keys).returning(*keys)
     return connection.execute(statement).first() is not None  # psycopg has no row count here
+
+
+def _bytes(connection: Connection, text: ColumnElement[str]) -> ColumnElement[int]:
+    if connection.dialect.name == "postgresql":
+        return func.octet_length(text)
+    return func.length(cast(text, LargeBinary))  # of a text SQLite counts the characters
 
 
 def _lock_run(connection: Connection, run_id: str) -> None:

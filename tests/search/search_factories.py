@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import partial
 
 from agentgen.errors import DeviceNotFound
 from agentgen.records.candidate import Candidate, Language
@@ -193,7 +192,7 @@ class ScriptedModel:
         self.requests: list[ChatRequest] = []
         self.answered: Counter[str] = Counter()
 
-    def ask(self, request: ChatRequest) -> ChatReply:
+    async def ask(self, request: ChatRequest) -> ChatReply:
         """Implements `ChatModel`."""
         self.requests.append(request)
         answer = self._answer(request)
@@ -201,6 +200,9 @@ class ScriptedModel:
             raise answer
         self.answered[request.id] += 1
         return ChatReply(text=answer, model=self.name)
+
+    async def taken(self, request: ChatRequest) -> None:
+        """Implements `ChatModel`."""
 
     def refuse(self, request: ChatRequest, reason: str) -> None:
         """Implements `ChatModel`."""
@@ -224,39 +226,33 @@ class ReplayJudge:
         self.targets = 0
         self.calls = 0
 
-    def target(self) -> Target:
+    async def target(self) -> Target:
         """Implements `Judge`."""
         if self.away:
             raise DeviceNotFound("the device is elsewhere")
         self.targets += 1
         return TARGET
 
-    def evaluate(self, candidate: Candidate, on_stage: Callable[[str], None]) -> Trial:
+    async def evaluate(self, candidate: Candidate, on_stage: Callable[[str], None]) -> Trial:
         """Returns what the source says."""
         self.calls += 1
         if self.away:
             raise DeviceNotFound("the device is elsewhere")
         on_stage("build")
         self._interrupt()
-        found = re.match(r"# judge: (\S+)", candidate.source)
-        assert found is not None
         self.evaluated[candidate.id] += 1
-        if found[1] == "pass":
-            return untimed(candidate)
-        if found[1] in Outcome.__members__:
-            return untimed(candidate, Outcome(found[1]))
-        return passed(candidate, float(found[1]))
+        return verdict_of(candidate)
 
-    def evaluate_all(self, candidates: Sequence[Candidate], on_stage: Callable[[str, str], None]) -> Iterator[Trial]:
-        """Implements `Judge`."""
-        for candidate in candidates:
-            yield self.evaluate(candidate, partial(on_stage, candidate.id))
 
-    def stop(self) -> None:
-        """Implements the pool's `Judge`."""
-
-    def close(self) -> None:
-        """Implements the pool's `Judge`."""
+def verdict_of(candidate: Candidate) -> Trial:
+    """Returns what the first line of a candidate's source says."""
+    found = re.match(r"# judge: (\S+)", candidate.source)
+    assert found is not None
+    if found[1] == "pass":
+        return untimed(candidate)
+    if found[1] in Outcome.__members__:
+        return untimed(candidate, Outcome(found[1]))
+    return passed(candidate, float(found[1]))
 
 
 def by_role(answers: Mapping[Role, Answer | Callable[[ChatRequest], Answer]]) -> Callable[[ChatRequest], Answer]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from search_factories import PROBLEM, Answer, ReplayJudge, ScriptedModel, fenced, ideas_json, make_run, source_text
 
+from agentgen.models.roster import Roster
 from agentgen.records import events
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import ChatRequest, Role
@@ -15,7 +16,7 @@ from agentgen.search.loop import SearchResult, run_search
 from agentgen.store.ledger import Ledger
 
 ROOT = PROBLEM.root(make_run(Plan()).arithmetic)
-PLAN = Plan(rounds=2, parents=2, ideas=3, next_ideas=2, repairs=1)
+PLAN = Plan(rounds=2, parents=2, ideas=3, next_ideas=2, repairs=1, rewrites=0)
 DONE = SearchResult(RunStatus.DONE)
 
 
@@ -40,6 +41,8 @@ def script(request: ChatRequest) -> Answer:
             return fenced(source_text(VERDICTS[idea_title(request)]))
         case Role.REPAIR:
             return fenced(source_text("1.20"))
+        case Role.REFINE:
+            return fenced(source_text(f"1.{request.prompt.count('- program'):02}"))
 
 
 def search(
@@ -53,7 +56,7 @@ def search(
     """Starts the run, or goes on with it."""
     if not ledger.runs():
         ledger.create_run(make_run(plan, languages))
-    return run_search(ledger.run("latest"), ledger, [model], judge, watch)
+    return run_search(ledger.run("latest"), ledger, Roster.of(model), judge, watch)
 
 
 def told(ledger: Ledger) -> list[tuple[int, str, str, str, str | float]]:

@@ -5,10 +5,12 @@ from search_factories import TARGET, Answer, ReplayJudge, ScriptedModel, fenced,
 from search_script import DONE, PLAN, WHOLE, idea_title, ignore, script, search, told
 
 from agentgen.errors import NothingRecorded
+from agentgen.models.roster import Roster
 from agentgen.records import events
 from agentgen.records.candidate import Language
 from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.run import Plan, Run, RunStatus
+from agentgen.records.score import Score
 from agentgen.records.trial import Outcome
 from agentgen.search.loop import run_search
 from agentgen.store.ledger import Ledger
@@ -18,7 +20,8 @@ def test_a_whole_run(ledger: Ledger) -> None:
     model, judge = ScriptedModel(script), ReplayJudge()
     assert search(ledger, model, judge) == DONE
     assert told(ledger) == WHOLE
-    assert ledger.run("run-1") == make_run(PLAN).model_copy(update={"status": RunStatus.DONE, "target": TARGET})
+    assert ledger.run("run-1") == make_run(PLAN).model_copy(update={"status": RunStatus.DONE, "target": TARGET, "settled": 2}
+    )
     assert [request.target for request in model.requests] == ["cpu", *["cpp"] * 4, *["cpu"] * 2, *["cpp"] * 4]
     assert judge.targets == 1
     tried = model.asked(Role.IDEAS)[1].prompt
@@ -39,7 +42,7 @@ def test_events_tell_the_story(ledger: Ledger) -> None:
         events.SourceAsked(1, written),
         events.CandidateWritten(1, candidate),
         events.StageStarted(candidate.id, "build"),
-        events.TrialDone(1, trial),
+        events.TrialDone(1, Score.of(trial)),
         events.RunEnded(RunStatus.DONE),
     ]
 
@@ -107,7 +110,7 @@ def test_repairs_are_counted_and_an_unchanged_source_is_not_evaluated_again(ledg
         return fenced(next(answers)) if request.role is Role.REPAIR else script(request)
 
     model, judge = ScriptedModel(answer), ReplayJudge()
-    plan = Plan(rounds=1, ideas=2, repairs=3)
+    plan = Plan(rounds=1, ideas=2, repairs=3, rewrites=0)
     seen: list[events.Event] = []
     assert search(ledger, model, judge, plan=plan, watch=seen.append) == DONE
     assert told(ledger)[1:] == [(1, "Tiles", "cpp", "-", "CRASHED"), (1, "Tiles'", "cpp", "Tiles", "BUILD_FAILED")]
@@ -129,7 +132,7 @@ def test_what_fails_goes_back_as_often_as_planned(ledger: Ledger, repairs: int) 
     def answer(request: ChatRequest) -> Answer:
         return script(request) if request.role is Role.IDEAS else fenced(source_text(next(outcomes)))
 
-    search(ledger, ScriptedModel(answer), ReplayJudge(), plan=Plan(rounds=1, ideas=1, repairs=repairs))
+    search(ledger, ScriptedModel(answer), ReplayJudge(), plan=Plan(rounds=1, ideas=1, repairs=repairs, rewrites=0))
     assert [row[-1] for row in told(ledger)] == ["BUILD_FAILED", "CRASHED", "WRONG_VALUES"][: repairs + 1]
 
 
@@ -176,7 +179,7 @@ def test_no_correct_candidate_means_no_further_round(ledger: Ledger) -> None:
 
     seen: list[events.Event] = []
     assert (
-        search(ledger, ScriptedModel(answer), ReplayJudge(), plan=Plan(rounds=9, repairs=0), watch=seen.append) == DONE
+        search(ledger, ScriptedModel(answer), ReplayJudge(), plan=Plan(rounds=9, repairs=0, rewrites=0), watch=seen.append) == DONE
     )
     assert [event for event in seen if isinstance(event, events.RoundStarted)] == [
         events.RoundStarted(1),
@@ -188,7 +191,7 @@ def test_several_models_share_the_requests_by_their_ids(ledger: Ledger) -> None:
     run: Run = make_run(PLAN)
     ledger.create_run(run)
     models = [ScriptedModel(script), ScriptedModel(script)]
-    assert run_search(run, ledger, models, ReplayJudge(), ignore) == DONE
+    assert run_search(run, ledger, Roster.of(*models), ReplayJudge(), ignore) == DONE
     for index, model in enumerate(models):
         assert model.requests
         assert all(int(request.id, 16) % 2 == index for request in model.requests)

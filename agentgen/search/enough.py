@@ -1,0 +1,40 @@
+"""When a search ends before its plan does: what more would it find?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentgen.search.select import leader, speedup
+from agentgen.search.tree import Node, Tree
+
+DRY_CANDIDATES: Final = 12
+"""At least so many must have been evaluated in the dry rounds: a round may be one candidate."""
+
+
+def enough(tree: Tree) -> str | None:
+    """Returns why a search ends that has come as far as `tree`; None: it goes on.
+
+    1. A kernel reaches the share of its roofline bound that the plan sets: what is left is less than a model can see.
+    2. In the last rounds no kernel came whose interval lies above that of the best one before them.
+    """
+    plan = tree.run.plan
+    near = [
+        fraction
+        for node in tree.nodes
+        if node.score and (fraction := node.score.roofline_fraction) is not None and fraction >= plan.target_fraction
+    ]
+    if near:
+        return f"a kernel reaches {max(near):.0%} of its roofline bound"
+    if len(tree.rounds) <= plan.dry_rounds:
+        return None
+    dry = tree.rounds[-plan.dry_rounds :]
+    before = leader(tree.before(dry[0]).nodes)
+    late = [node for number in dry for node in tree.of_round(number) if node.score]
+    if before is None or len(late) < DRY_CANDIDATES or any(_beats(node, before) for node in late):
+        return None
+    return f"{len(late)} candidates of the last {len(dry)} rounds were no faster than the best one before them"
+
+
+def _beats(node: Node, other: Node) -> bool:
+    ours, theirs = speedup(node), speedup(other)
+    return ours is not None and (theirs is None or ours.low > theirs.high)
