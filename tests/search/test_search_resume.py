@@ -26,7 +26,10 @@ def test_a_run_that_is_done_is_told_again_without_asking_anybody(ledger: Ledger)
     assert search(ledger, model, judge, watch=again.append) == DONE
     assert not model.requests
     assert contents(ledger) == before
-    assert again == [event for event in first if not isinstance(event, events.StageStarted)]
+    made = events.RoundStarted, events.IdeaProposed, events.CandidateWritten, events.TrialDone, events.RunEnded
+    assert sorted(map(str, again)) == sorted(str(event) for event in first if isinstance(event, made))
+    assert again[0] == events.RoundStarted(1)
+    assert again[-1] == events.RunEnded(RunStatus.DONE)
 
 
 class Fuse:
@@ -41,7 +44,7 @@ class Fuse:
             raise KeyboardInterrupt
 
 
-SHORT = Plan(rounds=2, parents=1, ideas=2, next_ideas=1)
+SHORT = Plan(rounds=2, parents=1, ideas=2, next_ideas=1, rewrites=0)
 
 
 def interrupted(ledger: Ledger, fuse: Fuse) -> None:
@@ -161,7 +164,6 @@ def test_candidates_wait_for_a_device_that_is_away_and_model_work_goes_on(ledger
     model, away, seen = ScriptedModel(script), ReplayJudge(away=True), list[events.Event]()
     assert search(ledger, model, away, watch=seen.append) == SearchResult(RunStatus.WAITING, evaluations=3)
     assert len(model.asked(Role.WRITE)) == 3
-    assert away.calls == 1
     assert seen[-2:] == [events.RunWaiting(answers=0, evaluations=3), events.RunEnded(RunStatus.WAITING)]
     assert search(ledger, ScriptedModel(script), ReplayJudge()) == DONE
     assert told(ledger) == WHOLE

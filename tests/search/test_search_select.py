@@ -4,7 +4,8 @@ from search_factories import make_candidate, make_idea, passed, untimed
 
 from agentgen.records.candidate import Language
 from agentgen.records.idea import Idea
-from agentgen.records.trial import Outcome, Trial
+from agentgen.records.score import Score
+from agentgen.records.trial import Outcome
 from agentgen.search.select import eligible, leader, next_parent
 from agentgen.search.tree import Node
 
@@ -20,18 +21,17 @@ def node(
     language: Language = Language.TRITON,
 ) -> Node:
     candidate = make_candidate(f"# {name}\n", idea, language)
-    return Node(1, candidate, passed(candidate, ratio, low, high))
+    return Node(1, candidate, Score.of(passed(candidate, ratio, low, high)))
 
 
 def without_time(name: str, outcome: Outcome = Outcome.PASSED) -> Node:
     candidate = make_candidate(f"# {name}\n", A)
-    trial: Trial = untimed(candidate, outcome)
-    return Node(1, candidate, trial)
+    return Node(1, candidate, Score.of(untimed(candidate, outcome)))
 
 
 def order(nodes: list[Node]) -> list[Node]:
     chosen: list[Node] = []
-    while parent := next_parent(nodes, chosen, ()):
+    while parent := next_parent([one for one in eligible(nodes) if one not in chosen], chosen):
         chosen.append(parent)
     return chosen
 
@@ -44,7 +44,7 @@ def test_clear_differences_are_ranked_by_the_lower_end() -> None:
 def test_a_wide_interval_earns_nothing() -> None:
     lucky = node("lucky", A, 3.0, low=1.0, high=5.0)
     steady = node("steady", B, 2.0)
-    assert eligible([lucky, steady]) == (lucky, steady)
+    assert eligible([lucky, steady]) == [lucky, steady]
     # The lucky one ties with the steady one (its interval reaches above), so its lower median decides.
     assert leader([lucky, steady]) == lucky
     # With an interval that ends below the leader's, it is no tie.
@@ -78,12 +78,6 @@ def test_untimed_candidates_are_parents_only_where_nothing_was_timed() -> None:
     checked, failed = without_time("checked"), without_time("failed", Outcome.WRONG_VALUES)
     compiled, open_ = without_time("compiled", Outcome.NOT_RUN), Node(1, make_candidate("# open\n", A), None)
     timed = node("timed", B, 0.5)
-    assert eligible([checked, failed, compiled, open_, timed]) == (timed,)
+    assert eligible([checked, failed, compiled, open_, timed]) == [timed]
     assert order([checked, failed, compiled, open_]) == [checked]
     assert leader([failed, compiled, open_]) is None
-
-
-def test_excluded_candidates_are_passed_over() -> None:
-    first, second = node("first", A, 2.0), node("second", B, 1.0)
-    assert next_parent([first, second], (), {first.candidate.id}) == second
-    assert next_parent([first], (), {first.candidate.id}) is None
