@@ -20,7 +20,7 @@ def enough(tree: Tree) -> str | None:
     plan = tree.run.plan
     near = [
         fraction
-        for node in tree.nodes
+        for node in tree.of_round(tree.rounds[-1] if tree.rounds else 0)  # those before were looked at then
         if node.score and (fraction := node.score.roofline_fraction) is not None and fraction >= plan.target_fraction
     ]
     if near:

@@ -64,16 +64,15 @@ def history(tree: Tree, parent: Node | None) -> str:
 
 def steps(tree: Tree, parent: Node | None) -> str:
     """Returns one line for each program that was tried without an idea in words, and what became of it."""
-    nodes = list(tree.nodes)
-    number = {node.candidate.id: count for count, node in enumerate(nodes, 1)}
-    lines = [
-        f"- program {number[node.candidate.id]}, "
-        f"made from {f'program {number[origin]}' if (origin := node.candidate.parent) in number else 'the reference'}"
-        f"{' [the one above]' if parent and node.candidate.id == parent.candidate.id else ''}: {score_line(node.score)}"
-        for node in nodes
-    ]
-    if len(lines) > _SHOWN:
-        lines = [f"- ({len(lines) - _SHOWN} earlier programs are left out)", *lines[-_SHOWN:]]
+    nodes, lines = tree.latest(_SHOWN), list[str]()
+    for node in nodes:
+        origin = tree.number(node.candidate.parent)
+        made = f"made from {f'program {origin}' if origin else 'the reference'}"
+        mark = " [the one above]" if parent and node.candidate.id == parent.candidate.id else ""
+        lines.append(f"- program {tree.number(node.candidate.id)}, {made}{mark}: {score_line(node.score)}")
+    left_out = (tree.number(nodes[0].candidate.id) or 1) - 1 if nodes else 0
+    if left_out:
+        lines.insert(0, f"- ({left_out} earlier programs are left out)")
     return "\n".join(lines) or "Nothing yet: this is the first program."
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Idea
@@ -18,6 +20,8 @@ from agentgen.records.score import Score
 from agentgen.records.trial import Trial
 from agentgen.store.ledger import Ledger
 from agentgen.store.rows import IdeaRow
+
+_TRIALS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,11 @@ class _Grown:
     """What all views of one tree share."""
 
     ledger: Ledger
+    trial: Callable[[str, str], Trial | None]
+    """By run and candidate. Of the last few that were asked for: a parent's is told with each idea on it."""
     ideas: dict[str, IdeaRow] = field(default_factory=dict[str, IdeaRow])
     nodes: dict[str, Node] = field(default_factory=dict[str, Node])
+    numbers: dict[str, int] = field(default_factory=dict[str, int])
     ideas_of_round: defaultdict[int, list[str]] = field(default_factory=lambda: defaultdict[int, list[str]](list))
     nodes_of_round: defaultdict[int, list[str]] = field(default_factory=lambda: defaultdict[int, list[str]](list))
     attempts: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
@@ -55,7 +62,7 @@ class Tree:
     @classmethod
     def read(cls, ledger: Ledger, run: Run) -> Tree:
         """Returns the run as it is stored now."""
-        tree = cls(run, _Grown(ledger))
+        tree = cls(run, _Grown(ledger, lru_cache(_TRIALS)(ledger.trial)))
         for row in ledger.ideas(run.id):
             tree._place_idea(row)
         scores = {score.candidate: score for score in ledger.scores(run.id)}
@@ -96,6 +103,7 @@ class Tree:
 
     def _place(self, node: Node) -> None:
         self._grown.nodes[node.candidate.id] = node
+        self._grown.numbers[node.candidate.id] = len(self._grown.nodes)
         self._grown.nodes_of_round[node.round].append(node.candidate.id)
         if node.candidate.idea:
             self._grown.attempts[node.candidate.idea].append(node.candidate.id)
@@ -127,6 +135,19 @@ class Tree:
     def _rows_of(self, round: int) -> list[IdeaRow]:
         return [self._grown.ideas[one] for one in self._grown.ideas_of_round[round]]
 
+    def latest(self, count: int) -> list[Node]:
+        """Returns the last `count` candidates, or as many as there are, oldest first."""
+        late: list[Node] = []
+        for number in reversed(self.rounds):
+            late[:0] = self.of_round(number)
+            if len(late) >= count:
+                break
+        return late[-count:]
+
+    def number(self, candidate_id: str | None) -> int | None:
+        """Returns the how-manieth of the run a candidate is, from 1; None for the problem's root."""
+        return self._grown.numbers.get(candidate_id) if candidate_id else None
+
     def of_round(self, round: int) -> Iterator[Node]:
         """Yields the candidates of one round."""
         return (self._grown.nodes[one] for one in self._grown.nodes_of_round[round])
@@ -142,7 +163,7 @@ class Tree:
 
     def trial(self, node: Node) -> Trial | None:
         """Returns all that was found of a candidate, from the ledger: a tree of ten thousand holds no evidence."""
-        return self._grown.ledger.trial(self.run.id, node.candidate.id) if node.score else None
+        return self._grown.trial(self.run.id, node.candidate.id) if node.score else None
 
     def attempts(self, idea_id: str) -> tuple[Node, ...]:
         """Returns the candidates of an idea: its implementations in each language and their repairs, as they came."""

@@ -75,13 +75,15 @@ class Database:
             yield connection
 
     @contextmanager
-    def writing(self) -> Generator[Connection]:
-        """A transaction that is committed when the block ends, or leaves nothing.
+    def writing(self, *, paid: bool = False) -> Generator[Connection]:
+        """A transaction that is committed when the block ends, or leaves nothing. It outlives the end of this process;
+        in SQLite that of the machine only with what is `paid`, and then with all before it: waiting for the disk (5 ms)
+        after each step would take most of a search's own time.
 
         Raises:
             StoreUnavailable: any failure of the database, in one line.
         """
-        engine = self._engine.execution_options(takes_write_lock=True)
+        engine = self._engine.execution_options(takes_write_lock=True, paid=paid)
         with self._told("written"), engine.connect() as connection, connection.begin():
             yield connection
 
@@ -171,7 +173,6 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout={_BUSY_S * 1000:.0f}")
     connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA synchronous=FULL")
     _use_write_ahead_log(connection)
 
 
@@ -189,5 +190,8 @@ def _use_write_ahead_log(connection: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    write = connection.get_execution_options().get("takes_write_lock", False)
+    options = connection.get_execution_options()
+    write = options.get("takes_write_lock", False)
+    # With a write-ahead log NORMAL never harms the store; a power cut may take the last transactions.
+    connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if options.get('paid') else 'NORMAL'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

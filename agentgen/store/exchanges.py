@@ -28,9 +28,10 @@ class Exchanges:
 
     def add_reply(self, run_id: str, request: ChatRequest, reply: ChatReply) -> bool:
         """Adds a reply, and its request where that is missing. The first reply stays: it is what was acted on."""
-        with self._database.writing() as connection:
-            add_request(connection, run_id, request)
-            here = schema.exchange.c.run_id == run_id, schema.exchange.c.id == request.id
+        here = schema.exchange.c.run_id == run_id, schema.exchange.c.id == request.id
+        with self._database.writing(paid=True) as connection:
+            if connection.scalar(select(schema.exchange.c.seq).where(*here)) is None:
+                add_request(connection, run_id, request)
             values = {
                 "reply_text": put_text(connection, reply.text),
                 "reply_reasoning": put_text(connection, reply.reasoning),

@@ -71,7 +71,7 @@ class Ledger(Exchanges):
         Raises:
             BadInput: another run has its id.
         """
-        with self._database.writing() as connection:
+        with self._database.writing(paid=True) as connection:
             there = run_row(connection, run.id)
             if there is None:
                 values = {

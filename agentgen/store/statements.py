@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Label, LargeBinary, Row, Table, cast, func, select, union
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Label,
+    LargeBinary,
+    Row,
+    Table,
+    bindparam,
+    cast,
+    func,
+    select,
+    union,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agentgen.errors import BadInput
@@ -18,6 +32,8 @@ _SHOWN: Final = 5
 _AT_ONCE: Final = 100
 """Rows that are read into memory at once where a run may have ten thousand."""
 _EXCHANGE_TEXTS: Final = ("system", "prompt", "reply_text", "reply_reasoning")
+_LOCKED_RUN: Final = select(schema.run.c.id).where(schema.run.c.id == bindparam("of_run")).with_for_update()
+"""On PostgreSQL the lock keeps two writers of a run from taking the same `seq`; SQLite has one writer anyway."""
 _TEXT_COLUMNS: Final = {schema.candidate.name: ("source",), schema.exchange.name: _EXCHANGE_TEXTS}
 
 
@@ -95,8 +111,7 @@ def add(connection: Connection, table: Table, run_id: str, row_id: str, values: 
         BadInput: there is no such run.
     """
     _lock_run(connection, run_id)
-    next_seq = select(func.coalesce(func.max(table.c.seq), 0) + 1).where(table.c.run_id == run_id).scalar_subquery()
-    return _insert_missing(connection, table, {"run_id": run_id, "id": row_id, "seq": next_seq, **values})
+    return _insert_missing(connection, table, {"run_id": run_id, "id": row_id, "of_run": run_id, **values})
 
 
 def add_request(connection: Connection, run_id: str, request: ChatRequest) -> bool:
@@ -121,10 +136,19 @@ def put_text(connection: Connection, text: str) -> str:
 
 
 def _insert_missing(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = _insertion(table, connection.dialect.name)
+    return connection.execute(statement, values).first() is not None  # psycopg has no row count here
+
+
+@cache
+def _insertion(table: Table, dialect: str) -> Insert:
+    """Made once: to make and compile it took as long as to run it. A row of a run takes the next `seq`."""
     keys = list(table.primary_key.columns)
-    statement = insert(table).values(values).on_conflict_do_nothing(index_elements=keys).returning(*keys)
-    return connection.execute(statement).first() is not None  # psycopg has no row count here
+    statement = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
+    if "seq" in table.c:
+        last = select(func.coalesce(func.max(table.c.seq), 0)).where(table.c.run_id == bindparam("of_run"))
+        statement = statement.values(seq=last.scalar_subquery() + 1)
+    return statement.on_conflict_do_nothing(index_elements=keys).returning(*keys)
 
 
 def _bytes(connection: Connection, text: ColumnElement[str]) -> ColumnElement[int]:
@@ -134,7 +158,5 @@ def _bytes(connection: Connection, text: ColumnElement[str]) -> ColumnElement[in
 
 
 def _lock_run(connection: Connection, run_id: str) -> None:
-    # On PostgreSQL the lock keeps two writers of a run from taking the same `seq`; SQLite has one writer anyway.
-    found = select(schema.run.c.id).where(schema.run.c.id == run_id).with_for_update()
-    if connection.scalar(found) is None:
+    if connection.scalar(_LOCKED_RUN, {"of_run": run_id}) is None:
         raise BadInput(f"the store has no run {run_id}")

@@ -20,9 +20,8 @@ def test_a_whole_run(ledger: Ledger) -> None:
     model, judge = ScriptedModel(script), ReplayJudge()
     assert search(ledger, model, judge) == DONE
     assert told(ledger) == WHOLE
-    assert ledger.run("run-1") == make_run(PLAN).model_copy(
-        update={"status": RunStatus.DONE, "target": TARGET, "settled": 2}
-    )
+    now = {"status": RunStatus.DONE, "target": TARGET, "settled": 2}
+    assert ledger.run("run-1") == make_run(PLAN).model_copy(update=now)
     assert [request.target for request in model.requests] == ["cpu", *["cpp"] * 4, *["cpu"] * 2, *["cpp"] * 4]
     assert judge.targets == 1
     tried = model.asked(Role.IDEAS)[1].prompt
@@ -183,12 +182,8 @@ def test_no_correct_candidate_means_no_further_round(ledger: Ledger) -> None:
         return script(request) if request.role is Role.IDEAS else fenced(source_text("WRONG_VALUES"))
 
     seen: list[events.Event] = []
-    assert (
-        search(
-            ledger, ScriptedModel(answer), ReplayJudge(), plan=Plan(rounds=9, repairs=0, rewrites=0), watch=seen.append
-        )
-        == DONE
-    )
+    plan = Plan(rounds=9, repairs=0, rewrites=0)
+    assert search(ledger, ScriptedModel(answer), ReplayJudge(), plan=plan, watch=seen.append) == DONE
     assert [event for event in seen if isinstance(event, events.RoundStarted)] == [
         events.RoundStarted(1),
         events.RoundStarted(2),

@@ -150,9 +150,7 @@ def test_a_run_of_best_of_n_asks_for_other_ideas_on_the_reference_each_round(led
     assert [request.nth for request in model.asked(Role.IDEAS)] == [0, 1, 2]
     assert {row[3] for row in told(ledger)} == {"-"}
     known = [row.idea for row in ledger.ideas("run-1") if row.idea.same_as]
-    assert [idea.title for idea in known] == ["Vectors, wide"], (
-        "named again in the third round, and not implemented again"
-    )
+    assert [idea.title for idea in known] == ["Vectors, wide"], "named again, and not implemented again"
     assert len(told(ledger)) == 6
 
 

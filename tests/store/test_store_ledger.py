@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentgen.errors import BadInput, StoreUnavailable
-from agentgen.records.chat import ChatReply
+from agentgen.records.chat import ChatReply, Role
 from agentgen.records.run import Caps, RunStatus
+from agentgen.records.score import Score
+from agentgen.store import schema
 from agentgen.store.ledger import Ledger, open_ledger
-from agentgen.store.rows import CandidateRow, Exchange, IdeaRow, Spent
+from agentgen.store.rows import CandidateRow, Exchange, IdeaRow, Spent, letter_of
 
 if TYPE_CHECKING:
     from conftest import Make
@@ -67,8 +69,12 @@ def test_the_caps_of_a_run_are_those_of_now(ledger: Ledger, url: str, make: Make
     ledger.create_run(before)
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         ((record,),) = connection.execute("select record from run").fetchall()
-    assert "caps" not in json.loads(record), "so a run of before there were caps is one without"
-    assert ledger.run(RUN).caps == Caps()
+        old = json.loads(record)
+        del old["caps"], old["settled"], old["plan"]["strategy"]
+        connection.execute("update run set record = ?", (json.dumps(old),))
+        connection.commit()
+    assert ledger.run(RUN) == before, "a run of before there were caps is one without"
+    assert not ledger.create_run(before)
     ledger.set_status(RUN, RunStatus.STOPPED)
     ledger.set_caps(RUN, caps)
     capped = before.model_copy(update={"caps": caps, "status": RunStatus.STOPPED})
@@ -77,6 +83,16 @@ def test_the_caps_of_a_run_are_those_of_now(ledger: Ledger, url: str, make: Make
     assert ledger.run(RUN) == capped
     ledger.set_caps(RUN, Caps())
     assert ledger.run(RUN).caps == Caps()
+
+
+def test_rounds_that_are_settled(ledger: Ledger, make: Make) -> None:
+    before = make.run(RUN)
+    ledger.create_run(before)
+    ledger.set_settled(RUN, 3)
+    assert ledger.run(RUN) == before.model_copy(update={"settled": 3})
+    assert not ledger.create_run(before), "a copy of earlier is the same run"
+    with pytest.raises(BadInput, match="no run other"):
+        ledger.set_settled("other", 1)
 
 
 def test_a_run_that_has_caps_from_the_start(ledger: Ledger, make: Make) -> None:
@@ -227,3 +243,43 @@ def test_closing_leaves_one_file(url: str, make: Make) -> None:
         ledger.create_run(make.run(RUN))
     folder = Path(url.removeprefix("sqlite:///")).parent
     assert [entry.name for entry in folder.iterdir()] == ["agentgen.db"]
+
+
+def test_scores_and_single_trials(ledger: Ledger, make: Make) -> None:
+    ledger.create_run(make.run(RUN))
+    good, bad = make.candidate(0), make.candidate(1)
+    for candidate in (good, bad):
+        ledger.add_candidate(RUN, 1, candidate)
+    assert ledger.trial(RUN, good.id) is None
+    assert list(ledger.scores(RUN)) == []
+    trials = make.passed(0), make.failed(1)
+    for trial in trials:
+        ledger.add_trial(RUN, trial)
+    assert list(ledger.scores(RUN)) == [Score.of(trial) for trial in trials]
+    assert [ledger.trial(RUN, trial.candidate) for trial in trials] == list(trials)
+
+
+def test_letters_are_exchanges_without_their_texts(ledger: Ledger, make: Make) -> None:
+    ledger.create_run(make.run(RUN))
+    asked, waiting = make.request(0), make.request(1)
+    reply = make.reply("Fünf ☂").model_copy(update={"reasoning": "hm"})
+    ledger.add_reply(RUN, asked, reply)
+    ledger.add_request(RUN, waiting)
+    first, second = ledger.letters(RUN)
+    assert first == letter_of(asked, reply)
+    assert first.reply_bytes == len("Fünf ☂hm".encode())
+    assert (second.id, second.answered, second.reply_bytes) == (waiting.id, False, 0)
+    assert [letter.id for letter in ledger.letters(RUN, asked.role)][:1] == [asked.id]
+    assert not list(ledger.letters(RUN, Role.REFINE))
+
+
+def test_a_store_of_before_there_was_an_index_gets_it(ledger: Ledger, url: str) -> None:
+    index = schema.trial_by_candidate.name
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute(f"drop index {index}")
+        connection.commit()
+    with open_ledger(url):
+        pass
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        names = connection.execute("select name from sqlite_master where type = 'index'").fetchall()
+    assert (index,) in names
