@@ -8,12 +8,12 @@ from typing import get_args
 import pytest
 
 from agentgen import config
-from agentgen.cli.options import ArithmeticName, EffortName, LanguageName
+from agentgen.cli.options import ArithmeticName, EffortName, LanguageName, StrategyName
 from agentgen.config import Layer, Settings, load
 from agentgen.errors import BadConfig
 from agentgen.records.candidate import Language
 from agentgen.records.problem import Arithmetic
-from agentgen.records.run import Effort
+from agentgen.records.run import Effort, Strategy
 
 
 def write(folder: Path, text: str) -> Path:
@@ -39,6 +39,17 @@ def test_each_layer_wins_over_the_ones_below(tmp_path: Path) -> None:
     assert settings.model == ("flag",)
     assert settings.store == "sqlite:///environment.db"
     assert (settings.rounds, settings.device) == (3, "cpu")
+
+
+def test_the_strategies_are_those_of_the_records(tmp_path: Path) -> None:
+    assert set(config.STRATEGIES) == set(get_args(StrategyName)) == {strategy.value for strategy in Strategy}
+    assert load(Layer(), {}, tmp_path).strategy == "ideas-tree"
+    write(tmp_path, '[agentgen]\nstrategy = "best-first"\n')
+    assert load(Layer(), {}, tmp_path).strategy == "best-first"
+    assert load(Layer(strategy="refine"), {}, tmp_path).strategy == "refine"
+    write(tmp_path, '[agentgen]\nstrategy = "greedy"\n')
+    with pytest.raises(BadConfig, match="strategy = 'greedy': must be one of ideas-tree, best-first"):
+        load(Layer(), {}, tmp_path)
 
 
 def test_caps_come_from_every_layer_and_there_are_none_by_themselves(tmp_path: Path) -> None:

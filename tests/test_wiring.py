@@ -13,8 +13,9 @@ from agentgen.config import Layer, Settings, load
 from agentgen.errors import BadInput, NothingRecorded
 from agentgen.models.mailbox import MailboxModel
 from agentgen.records.candidate import Language
+from agentgen.records.chat import Role
 from agentgen.records.problem import Arithmetic
-from agentgen.records.run import Caps, Plan
+from agentgen.records.run import Caps, Plan, Strategy
 
 
 def settings(folder: Path, flags: Layer | None = None, environment: dict[str, str] | None = None) -> Settings:
@@ -64,7 +65,7 @@ def test_a_run_keeps_its_mailbox_wherever_it_is_resumed(tmp_path: Path, monkeypa
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    models = wiring.open_models(settings(tmp_path), run)
+    models = wiring.open_models(settings(tmp_path), run).models
     folders = [model.folder for model in models if isinstance(model, MailboxModel)]
     assert folders == [tmp_path / "box", tmp_path / "results" / "runs" / run.id / "mailbox"]
     assert wiring.mailboxes(settings(tmp_path), run) == tuple(folders)
@@ -80,6 +81,42 @@ def test_the_recording_of_a_problem_of_ones_own_lies_in_its_folder(tmp_path: Pat
     assert run.models == (f"recorded:{own / 'recording'}",)
     assert wiring.is_replayed(run)
     with pytest.raises(NothingRecorded, match=str(own)):
+        wiring.open_models(settings(tmp_path), run)
+
+
+def test_models_may_be_chosen_for_parts(tmp_path: Path) -> None:
+    chosen = ("ideas=mailbox:hot", "code=recorded", "repair=mailbox:hot")
+    run = wiring.new_run(settings(tmp_path, Layer(model=chosen, strategy="best-first")), "conv2d")
+    assert run.models == (
+        f"ideas=mailbox:{Path('hot').resolve()}",
+        "code=recorded",
+        f"repair=mailbox:{Path('hot').resolve()}",
+    )
+    assert run.plan.strategy is Strategy.BEST_FIRST
+    roster = wiring.open_models(settings(tmp_path), run)
+    assert len(roster.models) == 2, "one that has two parts is one model"
+    assert isinstance(roster.chosen(Role.IDEAS, "0"), MailboxModel)
+    assert roster.chosen(Role.REPAIR, "0") is roster.chosen(Role.IDEAS, "0")
+    assert wiring.mailboxes(settings(tmp_path), run) == (Path("hot").resolve(),)
+    assert wiring.is_replayed(run)
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (("ideas=",), "no server for the model "),
+        (("ideas=gpt-5",), "no server for the model gpt-5"),
+        (("ideas=mailbox:",), "mailbox: names no folder"),
+    ],
+)
+def test_a_part_needs_a_model_that_is_there(tmp_path: Path, models: tuple[str, ...], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        wiring.new_run(settings(tmp_path, Layer(model=models)), "conv2d")
+
+
+def test_every_part_needs_a_model(tmp_path: Path) -> None:
+    run = wiring.new_run(settings(tmp_path, Layer(model=("ideas=mailbox",))), "conv2d")
+    with pytest.raises(BadInput, match="no model for code and repair"):
         wiring.open_models(settings(tmp_path), run)
 
 

@@ -54,8 +54,7 @@ class Finder:
     def __init__(self) -> None:
         self._random = random.Random(0)
         self._evidence = tuple(
-            Check(name=f"check {number}", passed=True, evidence="x" * 400)
-            for number in range(TRIAL_BYTES // 460)
+            Check(name=f"check {number}", passed=True, evidence="x" * 400) for number in range(TRIAL_BYTES // 460)
         )
 
     async def target(self) -> Target:
