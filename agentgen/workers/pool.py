@@ -85,8 +85,8 @@ class Pool:
         self._lock = threading.Lock()  # for all below
         self._first: tuple[str, Machine] | None = None
         self._wanted: set[_Job] = set()  # those that wait, and those under way that somebody waits for
-        self._waiting: deque[_Job] = deque()
-        self._busy: set[str] = set()  # devices whose threads look for a job, or have one
+        self._waiting: deque[_Job] = deque()  # empty while a device is free
+        self._busy: set[str] = set()  # devices that have a job
         self._closed = False
 
     def __enter__(self) -> Pool:
@@ -150,14 +150,14 @@ class Pool:
         end((worker.hand for worker in self._workers), CLOSE_S)
 
     def _add(self, job: _Job) -> None:
-        """Queues a job, and wakes the first device that has none."""
+        """Gives a job to the first device that has none, or has it wait."""
         with self._lock:
             self._require_open()
             self._wanted.add(job)
-            self._waiting.append(job)
             if free := next((worker for worker in self._workers if worker.device not in self._busy), None):
-                self._busy.add(free.device)
-                free.hand.do(lambda: self._work(free))
+                self._give(free, job)
+            else:
+                self._waiting.append(job)
 
     def _drop(self, job: _Job) -> None:
         """Nobody waits for this one any more."""
@@ -166,28 +166,24 @@ class Pool:
             if job in self._waiting:
                 self._waiting.remove(job)
 
-    def _work(self, worker: _Worker) -> None:
-        """Has the job that waits longest done, if there is one, and then the next. In the worker's thread."""
-        if not (job := self._taken(worker)):
-            return
+    def _give(self, worker: _Worker, job: _Job) -> None:
+        self._busy.add(worker.device)
+        worker.hand.do(lambda: self._work(worker, job))
+
+    def _work(self, worker: _Worker, job: _Job) -> None:
+        """Has a job done, in the worker's thread, and tells how it ended."""
+        failed: tuple[_Job, ...] = ()
         try:
             if len(self._workers) > 1:  # one alone is compared with none, and tells of its stages as it opens
                 self._opened(worker)
             wanted, then = self._about(job)
-            if wanted:
-                job.say(worker.judge.evaluate(job.candidate, job.say, then=then))
+            # What is not wanted is told to nobody.
+            said = worker.judge.evaluate(job.candidate, job.say, then=then) if wanted else _closed()
         except BaseException as error:  # noqa: BLE001  (it is raised where the trials are waited for)
-            for failed in (job, *self._emptied()):
-                failed.say(error)
-        worker.hand.do(lambda: self._work(worker))  # no loop: `target` is not to wait for all that waits
-
-    def _taken(self, worker: _Worker) -> _Job | None:
-        """Returns the job that waits longest; without one the worker is free."""
-        with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            self._busy.remove(worker.device)
-            return None
+            said, failed = error, self._emptied()
+        self._go_on(worker)  # before anybody is told: who then asks for another finds this device free
+        for one in (job, *failed):
+            one.say(said)
 
     def _about(self, job: _Job) -> tuple[bool, Candidate | None]:
         """Returns whether somebody still waits for a job, and what to build ahead meanwhile."""
@@ -201,6 +197,15 @@ class Pool:
             jobs = tuple(self._waiting)
             self._waiting.clear()
         return jobs
+
+    def _go_on(self, worker: _Worker) -> None:
+        """Gives a worker the job that waits longest, to be done after what its thread was asked meanwhile; without one
+        it is free."""
+        with self._lock:
+            if self._waiting:
+                self._give(worker, self._waiting.popleft())
+            else:
+                self._busy.remove(worker.device)
 
     def _require_open(self) -> None:
         if self._closed:

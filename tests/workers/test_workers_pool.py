@@ -92,12 +92,12 @@ def test_a_device_that_is_free_takes_the_next_candidate() -> None:
     def works(judge: Fake, _candidate: Candidate) -> None:
         if not judge.judged:
             both.wait(PATIENCE_S)
-        rest.release()
 
     held, free, came = Fake(waits), Fake(works), list[str]()
 
     async def each(pool: Pool, candidate: Candidate) -> None:
         came.append((await pool.evaluate(candidate, lambda _stage: None)).candidate)
+        rest.release()
 
     async def together(pool: Pool) -> None:
         await asyncio.gather(*(each(pool, candidate) for candidate in CANDIDATES))

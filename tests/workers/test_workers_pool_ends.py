@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -36,6 +36,14 @@ from agentgen.records.trial import Outcome, Trial
 from agentgen.workers.local import WAIT, LocalJudge
 from agentgen.workers.pool import CLOSE_S, Pool
 from agentgen.workers.turns import turn
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_is_heard() -> Iterator[None]:
+    """Also where the tests run in the background of a shell, which has that ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt_at(count: int, seen: list[tuple[str, str]], stage: str) -> OnStage:
