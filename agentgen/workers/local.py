@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import zip_longest
+from collections.abc import Callable, Mapping
 
 from agentgen.errors import DeviceLost, JudgeDied, MachineFailure
 from agentgen.records.admission import Admission
@@ -95,11 +93,6 @@ class LocalJudge:
             except MachineFailure:
                 self.close()  # in this turn: guests may be at work. The next evaluation gets a fresh judge
                 raise
-
-    def evaluate_all(self, candidates: Sequence[Candidate], on_stage: Callable[[str, str], None]) -> Iterator[Trial]:
-        """Yields the trials of candidates, in their order; tells `on_stage` candidate and stage."""
-        for candidate, then in zip_longest(candidates, candidates[1:]):
-            yield self.evaluate(candidate, partial(on_stage, candidate.id), then=then)
 
     def stop(self) -> None:
         """Ends the call under way with JudgeDied, and each later one. For another thread than the one that calls."""
