@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from corpus import DATASET, ROOT, Bank, bank, corpus, file_of, needs_quiet, parameters, verdict
 
+from agentgen.records.trial import Outcome
 from agentgen.scoring.cases import KernelCase, load
 from agentgen.store import catalog
 
@@ -18,6 +19,8 @@ CHEATS = corpus("cpu", honest=False)
 
 BUSY = {"clocks agree", "instruments agree", "every call counts", "neighbouring shapes"}
 """What may find a cheat first on a machine that is slowed by others."""
+RACY = {"cheats/cpp/racy_tail"}
+"""Its thread may still write when the tensor is gone: 3 of 5 times it crashed on a machine with ten others at work."""
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +35,8 @@ def test_it_is_refused_without_the_screen(judges: Bank, case: KernelCase) -> Non
     found = verdict(judges.of(case), case, off=["screen"])
     assert not found.accepted
     assert case.expected_output
+    if case.name in RACY and found.outcome is Outcome.CRASHED:
+        return
     assert found.caused_by(case.expected_output) or BUSY & set(found.by), found
 
 
