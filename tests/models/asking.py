@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -24,3 +25,10 @@ def model(server: FaultServer, name: str = "m", **settings: Any) -> OpenAIModel:
 def ask(asked: ChatModel, request: ChatRequest = REQUEST) -> ChatReply:
     """Returns the reply, in an event loop of its own."""
     return anyio.run(asked.ask, request)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Returns once something holds; fails after half a minute."""
+    with anyio.fail_after(30):
+        while not condition():
+            await anyio.sleep(0.02)

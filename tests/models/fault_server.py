@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         if ending is Ending.WHOLE and chunked:
             self.wfile.write(b"0\r\n\r\n")
         elif ending is Ending.RESET:
-            time.sleep(0.05)  # a reset overtakes what was sent and not yet read
+            time.sleep(0.3)  # a reset overtakes what was sent and not yet read
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
         elif ending is Ending.SILENT:

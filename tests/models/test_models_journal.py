@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from asking import IDEAS, REQUEST, ask, model
+from asking import IDEAS, REQUEST, ask, model, until
 from fault_server import OK, Answer, Ending, FaultServer, chunk, completion, error, speech, streamed
 
 from agentgen.errors import ModelUnavailable
@@ -138,8 +138,10 @@ def test_a_cancelled_reply_is_asked_for_anew(tmp_path: Path, serve: Serve) -> No
     asked = model(server, journal=tmp_path)
 
     async def cancelled() -> None:
-        with anyio.move_on_after(0.3):
-            await asked.ask(REQUEST)
+        async with anyio.create_task_group() as group:
+            group.start_soon(asked.ask, REQUEST)
+            await until(lambda: server.parts == 1)
+            group.cancel_scope.cancel()
 
     anyio.run(cancelled)
     assert Journal(tmp_path).reply(REQUEST.id) is None

@@ -25,11 +25,13 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentgen.models.client.wait_s", wait_none())
 
 
-@pytest.mark.parametrize("ending", [Ending.CLOSED, Ending.CUT, Ending.RESET])
+CUTS = [(Ending.CLOSED, 0.0), (Ending.CLOSED, 0.5), (Ending.CUT, 0.0), (Ending.CUT, 0.5), (Ending.RESET, 0.5)]
+
+
+@pytest.mark.parametrize(("ending", "share"), CUTS)
 @pytest.mark.parametrize("whole", range(len(SPEECH)))
-@pytest.mark.parametrize("half", [b"", b"half"])
-def test_a_stream_may_be_cut_anywhere(serve: Serve, ending: Ending, whole: int, half: bytes) -> None:
-    torn = SPEECH[whole][: len(SPEECH[whole]) // 2] if half else b""
+def test_a_stream_may_be_cut_anywhere(serve: Serve, ending: Ending, share: float, whole: int) -> None:
+    torn = SPEECH[whole][: int(len(SPEECH[whole]) * share)]
     server = serve(streamed(*SPEECH[:whole], *([torn] if torn else []), ending=ending), OK)
     reply = ask(model(server))
     said = "Half a kernel."[: 0 if whole <= 2 else 7 if whole == 3 else 14]
@@ -43,22 +45,22 @@ def test_a_stream_may_be_cut_anywhere(serve: Serve, ending: Ending, whole: int, 
 
 def test_silence_within_a_reply_breaks_it(serve: Serve) -> None:
     server = serve(streamed(HEAD, chunk("Half"), ending=Ending.SILENT), OK)
-    reply = ask(model(server, timeout_s=0.2))
+    reply = ask(model(server, timeout_s=1))
     assert (reply.text, reply.fault, len(server.seen)) == ("Half", Fault.BROKEN, 1)
 
 
 def test_a_slow_stream_outlives_the_timeout(serve: Serve) -> None:
-    server = serve(streamed(*speech("Slow ", "and ", "steady."), pause_s=0.15))
-    assert ask(model(server, timeout_s=0.5)).text == "Slow and steady."
+    server = serve(streamed(*speech("Slow ", "and ", "steady."), pause_s=0.3))
+    assert ask(model(server, timeout_s=1.2)).text == "Slow and steady."
     assert len(server.seen) == 1
 
 
 def test_a_server_that_stays_after_the_end_is_not_waited_for(serve: Serve) -> None:
     server = serve(streamed(*SPEECH, ending=Ending.SILENT))
-    reply = ask(model(server, timeout_s=2))
+    reply = ask(model(server, timeout_s=10))
     assert (reply.text, reply.fault, reply.output_tokens) == ("Half a kernel.", None, 5)
     assert reply.seconds is not None
-    assert reply.seconds < 1.5
+    assert reply.seconds < 5
 
 
 @pytest.mark.parametrize(
@@ -149,6 +151,6 @@ def test_a_server_that_does_not_stream(serve: Serve, body: object, fault: Fault 
 @pytest.mark.parametrize(("begun", "requests"), [(b'{"id": "c1", "choices": [', 1), (b"\n\n ", 2), (b"", 2)])
 def test_a_whole_completion_may_be_cut_too(serve: Serve, ending: Ending, begun: bytes, requests: int) -> None:
     server = serve(Answer(parts=(begun,), ending=ending), OK)
-    reply = ask(model(server, timeout_s=0.5))
+    reply = ask(model(server, timeout_s=1))
     assert len(server.seen) == requests
     assert (reply.text, reply.fault) == (("", Fault.BROKEN) if requests == 1 else ("Done.", None))
