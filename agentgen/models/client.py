@@ -17,9 +17,9 @@ from __future__ import annotations
 import logging
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -145,18 +145,12 @@ class OpenAIModel:
             api_key=self._api_key,
             max_retries=0,
             timeout=self._timeout,
-            http_client=openai.DefaultAsyncHttpxClient(verify=self._tls),
+            http_client=openai.DefaultAsyncHttpxClient(verify=_tls()),
         )
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        """Made once, which takes a client from 40 ms to 2 ms."""
-        return httpx2.create_ssl_context()
 
     async def _attempt(self, client: openai.AsyncOpenAI, request: ChatRequest, page: Page) -> ChatReply:
         """Returns the reply, or what came of it. Raises only while nothing came, so nothing is paid twice."""
-        start_s = time.monotonic()
-        heard, why = _Heard(page), "the stream ended early"
+        heard, why = _Heard(page, self._model, self._cost_usd), "the stream ended early"
         try:
             async with AsyncExitStack() as opened:
                 response = await self._send(client, request, opened)
@@ -171,11 +165,7 @@ class OpenAIModel:
             if not heard.begun:
                 raise
             why = str(error)
-        used = heard.used.model_copy(update={"cost_usd": self._cost_usd(heard.used)})
-        seconds = time.monotonic() - start_s
-        end = End(model=self._model, finish_reason=heard.finish_reason, used=used, seconds=seconds)
-        page.end(end)
-        reply = whole_reply(heard.pieces, end)
+        reply = whole_reply(heard.pieces, heard.end())
         if reply.fault is not None:
             self._warn(request, reply, why if reply.fault is Fault.BROKEN else reply.text)
         return reply
@@ -234,23 +224,46 @@ class OpenAIModel:
             return None
 
 
-class _Heard:
-    """What arrived in one attempt; each piece is kept the moment that it comes."""
+@cache
+def _tls() -> ssl.SSLContext:
+    """Made once, which takes a client from 40 ms to 2 ms."""
+    return httpx2.create_ssl_context()
 
-    def __init__(self, page: Page) -> None:
+
+class _Heard:
+    """What arrived in one attempt. Each piece is kept the moment that it comes, and the end once the server says that
+    it is one: the SDK waits for up to 0.1 s more."""
+
+    def __init__(self, page: Page, model: str, cost_usd: Callable[[Used], float | None]) -> None:
         self._page = page
+        self._model = model
+        self._cost_usd = cost_usd
+        self._start_s = time.monotonic()
+        self._finish_reason: str | None = None
+        self._used = Used()
         self.pieces: list[Piece] = []
-        self.finish_reason: str | None = None
-        self.used = Used()
 
     @property
     def begun(self) -> bool:
         """Whether anything came that was paid."""
-        return bool(self.pieces) or self.finish_reason is not None or self.used != Used()
+        return bool(self.pieces) or self._finish_reason is not None or self._used != Used()
 
     def add(self, chunk: Chunk) -> None:
         if chunk.piece:
             self._page.add(chunk.piece)
             self.pieces.append(chunk.piece)
-        self.finish_reason = chunk.finish_reason or self.finish_reason
-        self.used = chunk.used or self.used
+        self._finish_reason = chunk.finish_reason or self._finish_reason
+        self._used = chunk.used or self._used
+        if self._finish_reason is not None:
+            self.end()
+
+    def end(self) -> End:
+        """Keeps and returns what is known of the end by now."""
+        end = End(
+            model=self._model,
+            finish_reason=self._finish_reason,
+            used=self._used.model_copy(update={"cost_usd": self._cost_usd(self._used)}),
+            seconds=time.monotonic() - self._start_s,
+        )
+        self._page.end(end)
+        return end

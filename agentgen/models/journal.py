@@ -1,6 +1,7 @@
 """Keeps what arrives of a reply until the store has it, so that a killed process does not pay for it twice.
 
-`<folder>/<request id>.jsonl` has a line for each piece, written the moment that it arrived, and one for the end:
+`<folder>/<request id>.jsonl` has a line for each piece, written the moment that it arrived, then one for the end, and
+more such lines as more is known of it; the last one counts:
 
     {"reasoning": "Tiles of 64 "}
     {"text": "```python\\n"}
@@ -8,9 +9,10 @@
 
 One with an end is the reply; one without is of no use. Ids repeat between runs: each run needs a folder of its own.
 
-Not covered: a process killed while pieces still come, or after the last came and before its line was written (some
-microseconds), pays again. Lines are handed to the kernel and not forced to the disk: a machine that loses its power may
-lose them. Two processes that ask the same at the same time.
+Not covered: a process killed before the end was written pays again, also if the last piece had come. Killed between the
+end and the usage that some servers send after it, the reply is there and its usage is not known. Lines are handed to
+the kernel and not forced to the disk: a machine that loses its power may lose them. Two processes that ask the same at
+the same time.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Page:
         self._write({name: said for name, said in asdict(piece).items() if said})
 
     def end(self, end: End) -> None:
-        """Writes that no more comes."""
+        """Writes that no more comes, or more about that."""
         self._write({"end": end.model_dump(mode="json")})
 
     def close(self) -> None:
@@ -95,9 +97,10 @@ class Journal:
         except OSError as error:
             raise self._unusable(error) from error
         try:
-            *pieces, end = [cast(dict[str, Any], json.loads(line)) for line in lines if line.endswith("\n")]
-            return whole_reply([Piece(**piece) for piece in pieces], End.model_validate(end["end"]))
-        except (ValueError, TypeError, KeyError, ValidationError):
+            said = [cast(dict[str, Any], json.loads(line)) for line in lines if line.endswith("\n")]
+            pieces = [Piece(**line) for line in said if "end" not in line]
+            return whole_reply(pieces, End.model_validate(said[-1]["end"]))
+        except (ValueError, TypeError, LookupError, ValidationError):
             return None
 
     @contextmanager

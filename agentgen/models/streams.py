@@ -6,9 +6,11 @@ Importing this imports openai (about half a second): only `client` does.
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import anyio
 import httpx2
 import openai
 from openai import AsyncAPIResponse, AsyncStream
@@ -33,7 +35,7 @@ async def chunks_of(response: AsyncAPIResponse[Any]) -> AsyncGenerator[Chunk]:
         BrokeOff: a whole completion was broken off.
         NoCompletion: what came is no part of the protocol.
     """
-    if "event-stream" not in response.headers.get("content-type", ""):
+    if "event-stream" not in response.headers.get("content-type", "").lower():
         yield await _whole(response)
         return
     events = await response.parse(to=AsyncStream[object])
@@ -42,7 +44,7 @@ async def chunks_of(response: AsyncAPIResponse[Any]) -> AsyncGenerator[Chunk]:
             chunk = _chunk(data, response)
             if chunk is not None:
                 yield chunk
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NoCompletion(f"broken JSON in a stream, {error}") from error
 
 
@@ -50,7 +52,7 @@ async def _whole(response: AsyncAPIResponse[Any]) -> Chunk:
     body = await _body(response)
     try:
         data: object = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         looks_like_json = body.lstrip()[:1] in (b"{", b"[")
         raise NoCompletion(
             f"broken JSON, {error}" if looks_like_json else repr(body.decode(errors="replace")[:100])
@@ -66,7 +68,7 @@ async def _body(response: AsyncAPIResponse[Any]) -> bytes:
     try:
         async for part in response.iter_bytes():
             body += part
-    except httpx2.RequestError as error:
+    except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:  # the SDK minds these three in streams
         if body.strip():  # blanks keep a connection open
             raise BrokeOff(f"{len(body)} bytes of a completion came: {error}") from error
         if isinstance(error, httpx2.TimeoutException):

@@ -143,6 +143,8 @@ QUOTA = error("You exceeded your current quota", code="insufficient_quota")
         (Answer(parts=(b'{"id": "c1", "choi',)), "broken JSON"),
         (streamed(b'data: {"id": "c1", "choi\n\n'), "broken JSON in a stream"),
         (streamed(b'data: "\xff"\n\n'), "broken JSON in a stream"),
+        (Answer(parts=(b"[" * 100_000,)), "broken JSON"),
+        (streamed(b"data: " + b"[" * 100_000 + b"\n\n"), "broken JSON in a stream"),
         (Answer(parts=(b"[]",)), "no chat completion"),
         (Answer(body={"id": "c", "choices": [{"index": 0, "message": None}]}), "no chat completion"),
     ],

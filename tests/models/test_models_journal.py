@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -51,10 +52,30 @@ def test_a_journal_that_was_cut_anywhere_is_none(tmp_path: Path) -> None:
         assert Journal(tmp_path).reply("r") is None
 
 
-@pytest.mark.parametrize("line", ["{}", "[]", '{"text": 3}', '{"end": 3}', '{"loud": "x"}', "\xff", '{"end": {}}'])
-def test_nonsense_in_a_journal_is_none(tmp_path: Path, line: str) -> None:
+def test_of_several_ends_the_last_whole_one_counts(tmp_path: Path) -> None:
     file = written(tmp_path)
-    file.write_text(f"{line}\n{file.read_text()}" if line != "{}" else f"{file.read_text()}{line}\n")
+    before = file.read_bytes()
+    with file.open("a") as journal:
+        journal.write(json.dumps({"end": END.model_copy(update={"seconds": 2.5}).model_dump()}) + "\n")
+    after = file.read_bytes()
+    for size in range(len(before), len(after) + 1):
+        file.write_bytes(after[:size])
+        reply = Journal(tmp_path).reply("r")
+        assert reply is not None
+        assert reply.seconds == (2.5 if size == len(after) else 1.5)
+
+
+@pytest.mark.parametrize("line", ["[]", '{"text": 3}', '{"loud": "x"}', "\xff"])
+def test_a_piece_that_is_nonsense_makes_a_journal_none(tmp_path: Path, line: str) -> None:
+    file = written(tmp_path)
+    file.write_text(f"{line}\n{file.read_text()}")
+    assert Journal(tmp_path).reply("r") is None
+
+
+@pytest.mark.parametrize("line", ["{}", '{"end": 3}', '{"end": {}}', '{"text": "x"}'])
+def test_an_end_that_is_none_makes_a_journal_none(tmp_path: Path, line: str) -> None:
+    file = written(tmp_path)
+    file.write_text(f"{file.read_text()}{line}\n")
     assert Journal(tmp_path).reply("r") is None
 
 
@@ -190,17 +211,31 @@ def test_killed_between_the_reply_and_the_store(tmp_path: Path, serve: Serve) ->
     assert len(server.seen) == 1
 
 
+def lines_of(file: Path, count: int) -> Callable[[subprocess.Popen[str]], None]:
+    """Returns what waits until a journal has so many lines."""
+
+    def wait(asker: subprocess.Popen[str]) -> None:
+        deadline_s = time.monotonic() + 30
+        while not file.exists() or file.read_bytes().count(b"\n") < count:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+
+    return wait
+
+
+def test_killed_between_the_end_and_the_usage(tmp_path: Path, serve: Serve) -> None:
+    server = serve(streamed(chunk("Done."), chunk(finish="stop"), ending=Ending.SILENT), OK)
+    killed(server, tmp_path, when=lines_of(tmp_path / f"{REQUEST.id}.jsonl", 2))
+    reply = ask(model(server, journal=tmp_path))
+    assert (reply.text, reply.fault, reply.output_tokens) == ("Done.", None, None)
+    assert len(server.seen) == 1
+
+
 def test_killed_within_a_reply(tmp_path: Path, serve: Serve) -> None:
     server = serve(streamed(chunk("Half "), chunk("a "), ending=Ending.SILENT), OK)
     file = tmp_path / f"{REQUEST.id}.jsonl"
 
-    def two_lines(asker: subprocess.Popen[str]) -> None:
-        deadline_s = time.monotonic() + 30
-        while not file.exists() or file.read_bytes().count(b"\n") < 2:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
-
-    killed(server, tmp_path, when=two_lines)
+    killed(server, tmp_path, when=lines_of(file, 2))
     assert file.read_text() == '{"text": "Half "}\n{"text": "a "}\n'
     assert ask(model(server, journal=tmp_path)).text == "Done."
     assert len(server.seen) == 2
