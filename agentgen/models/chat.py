@@ -8,7 +8,7 @@ from agentgen.records.chat import ChatReply, ChatRequest
 
 
 class ChatModel(Protocol):
-    """Answers one request at a time; a conversation is the caller's business."""
+    """Answers requests, several at a time; a conversation is the caller's business."""
 
     @property
     def name(self) -> str:
@@ -16,12 +16,12 @@ class ChatModel(Protocol):
         ...
 
     async def ask(self, request: ChatRequest) -> ChatReply:
-        """Returns the model's answer, as it came.
+        """Returns the model's answer, as it came; it may have a `fault`. Cancelled, it waits for nothing more.
 
         Raises:
             NothingRecorded: the recording holds no reply for this request, and never will.
             ReplyPending: the request waits in the mailbox; ask again later.
-            ModelUnavailable: no usable answer after all retries.
+            ModelUnavailable: no answer after all retries.
         """
         ...
 

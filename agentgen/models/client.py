@@ -1,40 +1,55 @@
 """A model behind any server of OpenAI's `chat.completions`: OpenAI, OpenRouter, vLLM, SGLang, llama.cpp, Ollama.
 
-Only the portable part of the protocol is used: messages in, text out. No streaming, no tools, no response format, no
-limit of tokens (its name differs between servers; each has a default).
+Only the portable part of the protocol is used: messages in, text out. No tools, no response format, no limit of tokens
+(its name differs between servers; each has a default).
 
-Not covered: a reply that breaks off (`finish_reason` "length") raises and its tokens are in the message only.
+Replies are streamed: a timeout then is a silence and not a long answer, a server stops when nobody listens any more,
+and of a reply that breaks off there is what came of it. A reply that was begun is never asked for again in here: it was
+paid, so it is returned with its fault.
+
+Not covered: a server that keeps sending comments (OpenRouter does while a model waits) is never silent.
 
 Importing this imports openai (about half a second).
 """
 
 from __future__ import annotations
 
+import logging
+import ssl
 import time
-from collections.abc import Mapping
-from typing import Final, cast
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, aclosing
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
+import anyio
+import httpx2
 import openai
 from genai_prices import Usage, calc_price
-from openai.types import CompletionUsage
-from openai.types.chat import ChatCompletion
-from openai.types.chat.chat_completion import Choice
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_before_delay
+from openai import AsyncAPIResponse
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, stop_before_delay
 
 from agentgen.errors import ModelUnavailable
-from agentgen.models.retries import explain, refuses_temperature, wait_s, worth_retrying
-from agentgen.records.chat import ChatReply, ChatRequest, Role
+from agentgen.models.chunks import Chunk
+from agentgen.models.journal import Journal, Page
+from agentgen.models.pieces import End, Piece, Used, whole_reply
+from agentgen.models.retries import NothingCame, explain, one_line, refused_option, wait_s, worth_retrying
+from agentgen.models.streams import BrokeOff, NoCompletion, chunks_of
+from agentgen.records.chat import ChatReply, ChatRequest, Fault, Role
+
+_log = logging.getLogger(__name__)
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 DEFAULT_TEMPERATURE: Final[Mapping[Role, float]] = {Role.IDEAS: 0.8, Role.WRITE: 0.2, Role.REPAIR: 0.2}
 """Ideas should differ from each other; code should run."""
 _CONNECT_S: Final = 10.0
 _ATTEMPTS: Final = 6
-"""Each may be a paid generation, also one that timed out."""
+"""Each may be a paid generation: one that timed out in silence."""
 
 
 class OpenAIModel:
-    """Answers from a server. Safe to use from several threads."""
+    """Answers from a server. Safe to use from several tasks, and in one event loop after another."""
 
     def __init__(
         self,
@@ -45,8 +60,9 @@ class OpenAIModel:
         temperature: Mapping[Role, float] = DEFAULT_TEMPERATURE,
         timeout_s: float = 600.0,
         deadline_s: float = 1800.0,
+        journal: Path | None = None,
     ) -> None:
-        """Prepares a client; nothing is sent yet.
+        """Prepares; nothing is sent yet.
 
         Args:
             model: as the server names it.
@@ -55,6 +71,7 @@ class OpenAIModel:
             temperature: per role; a role that is not in it gets the server's default.
             timeout_s: longest silence of the server within one attempt.
             deadline_s: no attempt starts later than this after the first.
+            journal: folder of this run alone, in which replies are kept until they are `taken`; None: nowhere.
 
         Raises:
             ModelUnavailable: OpenAI without a key.
@@ -63,40 +80,37 @@ class OpenAIModel:
             raise ModelUnavailable("no key for OpenAI: set OPENAI_API_KEY, or AGENTGEN_BASE_URL for another server")
         self._model = model
         self._server = base_url or OPENAI_URL
+        self._api_key = api_key or "none"  # the SDK insists on one; servers without keys ignore it
         self._temperature = temperature
-        self._temperature_refused = False
+        self._timeout = openai.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S))
         self._deadline_s = deadline_s
-        self._client = openai.OpenAI(
-            base_url=self._server,
-            api_key=api_key or "none",  # the SDK insists on one; servers without keys ignore it
-            max_retries=0,
-            timeout=openai.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
-        )
+        self._journal = Journal(journal) if journal else None
+        self._refused: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
         """The model, as the server names it."""
         return self._model
 
-    def ask(self, request: ChatRequest) -> ChatReply:
-        """Returns the model's answer.
+    async def ask(self, request: ChatRequest) -> ChatReply:
+        """Returns the model's answer, with a `fault` where it is not whole: it was paid all the same.
 
         Raises:
-            ModelUnavailable: refused, unreachable, cut off, filtered or empty, after the retries that made sense.
+            ModelUnavailable: refused, unreachable or no chat completion, after the retries that made sense; or the
+                journal cannot be used, and nothing was sent.
         """
-        retrying = Retrying(
-            retry=retry_if_exception(worth_retrying),
-            wait=wait_s,
-            stop=stop_after_attempt(_ATTEMPTS) | stop_before_delay(self._deadline_s),
-            reraise=True,
-        )
-        try:
-            completion, seconds = retrying(self._complete, request)
-        except openai.OpenAIError as error:
-            raise ModelUnavailable(explain(error, self._model, self._server)) from error
-        except ValueError as error:  # the SDK lets a broken JSON body through as it is
-            raise ModelUnavailable(self._not_a_completion(f"broken JSON, {error}")) from error
-        return self._reply(completion, seconds)
+        if self._journal is None:
+            return await self._asked(request, Page(None))
+        kept = self._journal.reply(request.id)
+        if kept is not None:
+            return kept
+        with self._journal.page(request.id) as page:
+            return await self._asked(request, page)
+
+    async def taken(self, request: ChatRequest) -> None:
+        """Removes the reply to `request` from the journal."""
+        if self._journal is not None:
+            self._journal.drop(request.id)
 
     def refuse(self, request: ChatRequest, reason: str) -> None:
         """Nothing: the next request tells the model itself."""
@@ -105,79 +119,101 @@ class OpenAIModel:
         """Returns what so many tokens cost by the price list, with nothing cached; None for models not in it."""
         return self._listed_usd(Usage(input_tokens=input_tokens, output_tokens=output_tokens))
 
-    def _complete(self, request: ChatRequest) -> tuple[object, float]:
-        """Returns the server's answer, a `ChatCompletion` if it keeps to the protocol, and the seconds it took."""
-        start_s = time.monotonic()
+    async def _asked(self, request: ChatRequest, page: Page) -> ChatReply:
+        retrying = AsyncRetrying(
+            sleep=anyio.sleep,
+            retry=retry_if_exception(worth_retrying),
+            wait=wait_s,
+            stop=stop_after_attempt(_ATTEMPTS) | stop_before_delay(self._deadline_s),
+            reraise=True,
+        )
         try:
-            completion = self._send(request, with_temperature=not self._temperature_refused)
-        except openai.APIStatusError as error:
-            if self._temperature_refused or not refuses_temperature(error):
-                raise
-            self._temperature_refused = True
-            completion = self._send(request, with_temperature=False)
-        return completion, time.monotonic() - start_s
-
-    def _send(self, request: ChatRequest, *, with_temperature: bool) -> object:
-        temperature = self._temperature.get(request.role) if with_temperature else None
-        return self._client.chat.completions.create(
-            model=self._model,
-            messages=[
-                {"role": "system", "content": request.system},
-                {"role": "user", "content": request.prompt},
-            ],
-            temperature=openai.omit if temperature is None else temperature,
-        )
-
-    def _reply(self, completion: object, seconds: float) -> ChatReply:
-        # A body that is not declared as JSON comes back as text; OpenRouter reports errors of its providers in a
-        # body of status 200 without choices.
-        if not isinstance(completion, ChatCompletion):
-            raise ModelUnavailable(self._not_a_completion(f"{str(completion)[:100]!r}"))
-        choices = cast(list[Choice] | None, completion.choices)
-        if not choices or cast(object, choices[0].message) is None:
-            error = (completion.model_extra or {}).get("error")
-            raise ModelUnavailable(self._not_a_completion(str(error) if error else "it has no choices"))
-        choice = choices[0]
-        usage = completion.usage
-        text = choice.message.content or ""
-        extra = choice.message.model_extra or {}
-        reasoning = extra.get("reasoning") or extra.get("reasoning_content") or ""
-        self._check_whole(choice, text, usage)
-        return ChatReply(
-            text=_storable(text),
-            model=self._model,
-            reasoning=_storable(str(reasoning)),
-            input_tokens=usage.prompt_tokens if usage else None,
-            output_tokens=usage.completion_tokens if usage else None,
-            cost_usd=self._cost_usd(usage) if usage else None,
-            seconds=seconds,
-            finish_reason=choice.finish_reason,
-        )
-
-    def _check_whole(self, choice: Choice, text: str, usage: CompletionUsage | None) -> None:
-        """Raises ModelUnavailable unless the reply is there in full."""
-        spent = f" after {usage.completion_tokens} tokens" if usage else ""
-        if choice.finish_reason == "length":
+            async with self._client() as client:
+                return await retrying(self._attempt, client, request, page)
+        except openai.OpenAIError as error:
+            raise ModelUnavailable(explain(error, self._model, self._server)) from error
+        except NoCompletion as error:
             raise ModelUnavailable(
-                f"the reply of {self._model} was truncated{spent}: raise the server's limit of output tokens or its "
-                "context, or choose a model with a longer one"
-            )
-        if choice.finish_reason == "content_filter":
-            raise ModelUnavailable(f"a content filter of {self._server} withheld the reply of {self._model}")
-        if choice.message.refusal and not text:
-            raise ModelUnavailable(f"{self._model} refused to answer: {' '.join(choice.message.refusal.split())}")
-        if not text.strip():
-            raise ModelUnavailable(f"the reply of {self._model} is empty{spent}: try again or choose another --model")
+                f"{self._server} answered with something that is no chat completion ({one_line(str(error))}): "
+                "check AGENTGEN_BASE_URL"
+            ) from error
 
-    def _cost_usd(self, usage: CompletionUsage) -> float | None:
+    def _client(self) -> openai.AsyncOpenAI:
+        """Returns a new client: one that was used in an event loop is of no use in another, nor closed there."""
+        return openai.AsyncOpenAI(
+            base_url=self._server,
+            api_key=self._api_key,
+            max_retries=0,
+            timeout=self._timeout,
+            http_client=openai.DefaultAsyncHttpxClient(verify=_tls()),
+        )
+
+    async def _attempt(self, client: openai.AsyncOpenAI, request: ChatRequest, page: Page) -> ChatReply:
+        """Returns the reply, or what came of it. Raises only while nothing came, so nothing is paid twice."""
+        heard, why = _Heard(page, self._model, self._cost_usd), "the stream ended early"
+        try:
+            async with AsyncExitStack() as opened:
+                response = await self._send(client, request, opened)
+                async with aclosing(chunks_of(response)) as chunks:
+                    async for chunk in chunks:
+                        heard.add(chunk)
+                if not heard.begun:
+                    raise NothingCame(response.http_request)
+        except BrokeOff as error:
+            why = str(error)
+        except (openai.APIError, NoCompletion) as error:
+            if not heard.begun:
+                raise
+            why = str(error)
+        reply = whole_reply(heard.pieces, heard.end())
+        if reply.fault is not None:
+            self._warn(request, reply, why if reply.fault is Fault.BROKEN else reply.text)
+        return reply
+
+    async def _send(
+        self, client: openai.AsyncOpenAI, request: ChatRequest, opened: AsyncExitStack
+    ) -> AsyncAPIResponse[Any]:
+        """Returns the response, which `opened` closes, without its body."""
+        while True:
+            options = self._options(request.role)
+            call = client.chat.completions.with_streaming_response.create(
+                model=self._model,
+                messages=[
+                    {"role": "system", "content": request.system},
+                    {"role": "user", "content": request.prompt},
+                ],
+                stream=True,
+                extra_body=options,
+            )
+            try:
+                return await opened.enter_async_context(call)
+            except openai.APIStatusError as error:
+                refused = refused_option(error, options)
+                if refused is None:
+                    raise
+                self._refused |= {refused}
+
+    def _options(self, role: Role) -> dict[str, object]:
+        """Returns the parameters that not every server wants."""
+        options = {"stream_options": {"include_usage": True}, "temperature": self._temperature.get(role)}
+        return {name: value for name, value in options.items() if value is not None and name not in self._refused}
+
+    def _warn(self, request: ChatRequest, reply: ChatReply, why: str) -> None:
+        tokens = "an unknown number of" if reply.output_tokens is None else reply.output_tokens
+        place = f"{request.role.value}-{request.target}-{request.id}"
+        _log.warning(
+            "the reply of %s to %s is %s after %s tokens: %s", self._model, place, reply.fault, tokens, one_line(why)
+        )
+
+    def _cost_usd(self, used: Used) -> float | None:
         """Returns what the server says it cost, else by the price list; None for servers and models not in it."""
-        said: object = (usage.model_extra or {}).get("cost")
-        if isinstance(said, int | float):
-            return float(said)
-        cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
+        if used.cost_usd is not None or used.input_tokens is None or used.output_tokens is None:
+            return used.cost_usd
         return self._listed_usd(
             Usage(
-                input_tokens=usage.prompt_tokens, cache_read_tokens=cached or 0, output_tokens=usage.completion_tokens
+                input_tokens=used.input_tokens,
+                cache_read_tokens=min(used.cached_tokens or 0, used.input_tokens),
+                output_tokens=used.output_tokens,
             )
         )
 
@@ -187,10 +223,47 @@ class OpenAIModel:
         except LookupError:
             return None
 
-    def _not_a_completion(self, what: str) -> str:
-        return f"{self._server} answered with something that is no chat completion ({what}): check AGENTGEN_BASE_URL"
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Made once, which takes a client from 40 ms to 2 ms."""
+    return httpx2.create_ssl_context()
 
 
-def _storable(text: str) -> str:
-    """Returns `text` without lone surrogates, which JSON can carry and neither a file nor a database can."""
-    return text.encode("utf-8", errors="replace").decode()
+class _Heard:
+    """What arrived in one attempt. Each piece is kept the moment that it comes, and the end once the server says that
+    it is one: the SDK waits for up to 0.1 s more."""
+
+    def __init__(self, page: Page, model: str, cost_usd: Callable[[Used], float | None]) -> None:
+        self._page = page
+        self._model = model
+        self._cost_usd = cost_usd
+        self._start_s = time.monotonic()
+        self._finish_reason: str | None = None
+        self._used = Used()
+        self.pieces: list[Piece] = []
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything came that was paid."""
+        return bool(self.pieces) or self._finish_reason is not None or self._used != Used()
+
+    def add(self, chunk: Chunk) -> None:
+        if chunk.piece:
+            self._page.add(chunk.piece)
+            self.pieces.append(chunk.piece)
+        self._finish_reason = chunk.finish_reason or self._finish_reason
+        self._used = chunk.used or self._used
+        if self._finish_reason is not None:
+            self.end()
+
+    def end(self) -> End:
+        """Keeps and returns what is known of the end by now."""
+        end = End(
+            model=self._model,
+            finish_reason=self._finish_reason,
+            used=self._used.model_copy(update={"cost_usd": self._cost_usd(self._used)}),
+            seconds=time.monotonic() - self._start_s,
+        )
+        self._page.end(end)
+        return end

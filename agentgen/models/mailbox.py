@@ -1,6 +1,7 @@
 """The mailbox: requests are files, and a person or a coding agent writes the answers beside them.
 
-Works without any API. `ask` never waits for an answer: it raises `ReplyPending`, and the run stops or looks again.
+Works without any API. `ask` waits for nobody to answer, only for an answer to be written to its end: else it raises
+`ReplyPending`, and the run stops or looks again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
+
+import anyio
 
 from agentgen.errors import BadInput, ModelUnavailable, ReplyPending
 from agentgen.models.exchange import clear_error, read_reply, reply_path, write_error, write_request
@@ -33,7 +36,7 @@ class MailboxModel:
         """Always `mailbox`; a reply may name its author in its front matter."""
         return ANONYMOUS
 
-    def ask(self, request: ChatRequest) -> ChatReply:
+    async def ask(self, request: ChatRequest) -> ChatReply:
         """Returns the reply when it is there; else leaves the request (once).
 
         Raises:
@@ -42,15 +45,18 @@ class MailboxModel:
         """
         answer = reply_path(self.folder, request)
         try:
-            _wait_for_rest(answer)
+            await _wait_for_rest(answer)
             asked = write_request(self.folder, request)
-            _wait_for_rest(answer)  # an answer may be on its way the moment the request is there
+            await _wait_for_rest(answer)  # an answer may be on its way the moment the request is there
             reply = self._read(request, answer)
         except OSError as error:
             raise ModelUnavailable(f"the mailbox {self.folder} cannot be used: {error}") from error
         if reply is not None:
             return reply
         raise ReplyPending(f"{asked} waits for an answer: write it to {answer.name} beside it, then resume the run")
+
+    async def taken(self, request: ChatRequest) -> None:
+        """Nothing: the reply stays where its author put it."""
 
     def refuse(self, request: ChatRequest, reason: str) -> None:
         """Leaves an error file beside the reply; the request that asks again is a file of its own."""
@@ -88,7 +94,7 @@ def wait_for_another(
         time.sleep(_LOOK_S)
 
 
-def _wait_for_rest(path: Path) -> None:
+async def _wait_for_rest(path: Path) -> None:
     """Returns when the file is gone or has rested, at the latest after some patience (clocks of shares may differ)."""
     deadline_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline_s:
@@ -98,4 +104,4 @@ def _wait_for_rest(path: Path) -> None:
             return
         if not 0 <= age_s < REST_S:
             return
-        time.sleep(REST_S - age_s)
+        await anyio.sleep(REST_S - age_s)

@@ -61,7 +61,7 @@ class RecordedModel:
         """For example `recorded (large language model, through the mailbox, 2026-11-21)`."""
         return self._recorded(self.provenance.model)
 
-    def ask(self, request: ChatRequest) -> ChatReply:
+    async def ask(self, request: ChatRequest) -> ChatReply:
         """Returns the recorded reply; it costs nothing (again).
 
         Raises:
@@ -80,6 +80,9 @@ class RecordedModel:
                 f"of {request.problem}{again}; {_GO_LIVE}"
             )
         return reply.model_copy(update={"model": self._recorded(reply.model), "cost_usd": 0.0})
+
+    async def taken(self, request: ChatRequest) -> None:
+        """Nothing: a recording stays."""
 
     def refuse(self, request: ChatRequest, reason: str) -> None:
         """A recording has nobody to tell."""

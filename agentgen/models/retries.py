@@ -9,15 +9,27 @@ Importing this imports openai (about half a second): only `client` does.
 from __future__ import annotations
 
 import email.utils
+import math
 import time
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, cast
 
+import httpx2
 import openai
 from tenacity import RetryCallState, wait_random_exponential
 
 _RETRIED_STATUS: Final = frozenset({408, 409, 429})
+_STATUS_OF_CODE: Final = {"server_error": 500, "rate_limit_exceeded": 429}
+"""Words that servers use in the `code` or `type` of an error that comes under status 200."""
 _QUOTA_CODES: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 _backoff = wait_random_exponential(multiplier=0.5, max=30)
+
+
+class NothingCame(openai.APIConnectionError):
+    """A stream ended before it had begun."""
+
+    def __init__(self, request: httpx2.Request) -> None:
+        super().__init__(message="the stream ended before anything was said", request=request)
 
 
 def worth_retrying(error: BaseException) -> bool:
@@ -27,40 +39,48 @@ def worth_retrying(error: BaseException) -> bool:
     """
     if isinstance(error, openai.APIConnectionError):
         return True
-    if isinstance(error, openai.APIStatusError):
-        return (error.status_code in _RETRIED_STATUS or error.status_code >= 500) and not _quota_exhausted(error)
-    return False
+    status = _status(error) if isinstance(error, openai.APIError) else None
+    if status is None or _quota_exhausted(cast(openai.APIError, error)):
+        return False
+    return status in _RETRIED_STATUS or status >= 500
 
 
 def wait_s(state: RetryCallState) -> float:
     """Returns what the server asks for, with a little jitter on top, else a random exponential time."""
     error = state.outcome.exception() if state.outcome else None
-    asked_s = retry_after_s(error) if isinstance(error, openai.APIStatusError) else None
+    asked_s = retry_after_s(error) if isinstance(error, openai.APIError) else None
     backoff_s = _backoff(state)
     return backoff_s if asked_s is None else asked_s + min(backoff_s, 0.1 * asked_s)
 
 
-def retry_after_s(error: openai.APIStatusError) -> float | None:
+def retry_after_s(error: openai.APIError) -> float | None:
     """Returns the seconds that a response asks to wait (RFC 9110, 10.2.3: a number or a date); None: it does not."""
-    headers = error.response.headers
+    headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
     for name, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:
             continue
         try:
-            return max(float(value) * unit_s, 0.0)
+            asked_s = float(value) * unit_s
         except ValueError:
-            pass
-        try:
-            return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
-        except ValueError:
-            pass
+            asked_s = _until_s(value)
+        if asked_s is not None and math.isfinite(asked_s):
+            return max(asked_s, 0.0)
     return None
 
 
-def refuses_temperature(error: openai.APIStatusError) -> bool:
-    """Whether the request was refused because of `temperature`, as by models that only know their own."""
-    return error.status_code in (400, 422) and "temperature" in _what_it_said(error)
+def _until_s(date: str) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp() - time.time()
+    except ValueError:
+        return None
+
+
+def refused_option(error: openai.APIStatusError, options: Iterable[str]) -> str | None:
+    """Returns the first of some optional parameters that the server did not want, going by what it says."""
+    if error.status_code not in (400, 422):
+        return None
+    return next((option for option in options if option in _what_it_said(error)), None)
 
 
 def explain(error: openai.OpenAIError, model: str, server: str) -> str:
@@ -73,19 +93,28 @@ def explain(error: openai.OpenAIError, model: str, server: str) -> str:
     """
     if isinstance(error, openai.APITimeoutError):
         return f"{model} at {server} sent nothing in time: try again later or give a longer timeout"
+    if isinstance(error, NothingCame):
+        return f"{server} broke off before {model} had said anything, in all attempts: resume the run later"
     if isinstance(error, openai.APIConnectionError):
         cause = error.__cause__ or error
-        return f"{server} cannot be reached ({cause}): check AGENTGEN_BASE_URL and that the server runs"
-    if isinstance(error, openai.APIStatusError):
+        return f"{server} cannot be reached ({one_line(str(cause))}): check AGENTGEN_BASE_URL and that the server runs"
+    if isinstance(error, openai.APIError):
         return _explain_status(error, model, server)
-    return f"{server} gave no usable answer: {_one_line(str(error))}"
+    return f"{server} gave no usable answer: {one_line(str(error))}"
 
 
-def _explain_status(error: openai.APIStatusError, model: str, server: str) -> str:
-    said = f"({error.status_code}: {_what_it_said(error)})"
+def one_line(text: str) -> str:
+    """Returns `text` for use within a message: without line ends, at most 300 characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _explain_status(error: openai.APIError, model: str, server: str) -> str:
+    status = _status(error)
+    said = f"({_what_it_said(error)})" if status is None else f"({status}: {_what_it_said(error)})"
     if _quota_exhausted(error):
         return f"the quota or credit at {server} is used up {said}: add credit or choose another --model"
-    match error.status_code:
+    match status:
         case 401 | 403:
             return f"{server} refused the key {said}: set OPENAI_API_KEY to one that may use {model}"
         case 404:
@@ -94,21 +123,28 @@ def _explain_status(error: openai.APIStatusError, model: str, server: str) -> st
             asked_s = retry_after_s(error)
             wish = f" and asks to wait {asked_s:.0f} s" if asked_s else ""
             return f"{server} still limits the rate after all retries{wish} {said}: resume the run later"
-        case status if status >= 500:
+        case int() if status >= 500:
             return f"{server} still fails after all retries {said}: resume the run later"
         case _:
             return f"{server} refused the request to {model} {said}"
 
 
-def _quota_exhausted(error: openai.APIStatusError) -> bool:
-    return error.status_code == 402 or error.code in _QUOTA_CODES or "insufficient_quota" in _what_it_said(error)
+def _status(error: openai.APIError) -> int | None:
+    """Returns the HTTP status of an error; of one within a body of status 200, what it says itself, if anything."""
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code
+    for said in (error.code, error.type):
+        if said in _STATUS_OF_CODE:
+            return _STATUS_OF_CODE[said]
+        if said and len(said) == 3 and said.isdecimal():
+            return int(said)
+    return None
 
 
-def _what_it_said(error: openai.APIStatusError) -> str:
+def _quota_exhausted(error: openai.APIError) -> bool:
+    return _status(error) == 402 or error.code in _QUOTA_CODES or "insufficient_quota" in _what_it_said(error)
+
+
+def _what_it_said(error: openai.APIError) -> str:
     body: object = error.body
-    return _one_line(str(body) if body else error.message)
-
-
-def _one_line(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 300 else text[:299] + "…"
+    return one_line(str(body) if body else error.message)

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from pydantic import ValidationError
 
-from agentgen.records.chat import ChatReply
+from agentgen.records.chat import ChatReply, Fault
 from agentgen.records.idea import Category, Idea
 
 _FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
+_FAULTS: Final[Mapping[Fault, str]] = {
+    Fault.LENGTH: "The answer was cut off at the length limit: be briefer.",
+    Fault.BROKEN: "The connection broke off within the answer.",
+    Fault.REFUSED: "The answer was a refusal.",
+    Fault.FILTERED: "A content filter withheld the answer.",
+    Fault.EMPTY: "The answer was empty.",
+}
 _DEFINES_MODEL = re.compile(r"^class[ \t]+ModelNew\b", re.MULTILINE)
 
 
@@ -41,7 +48,7 @@ def parse_ideas(reply: ChatReply, parent: str, count: int) -> tuple[Idea, ...] |
     """
     found = _ideas_list(reply.text)
     if isinstance(found, Unusable):
-        return _blame_cut(found, reply)
+        return _blame_fault(found, reply)
     ideas: dict[str, Idea] = {}
     faults: list[str] = []
     for item in found:
@@ -69,13 +76,11 @@ def parse_source(reply: ChatReply) -> str | Unusable:
         refusal = Unusable(f"{len(fitting)} fenced blocks define `class ModelNew`; exactly one must.")
     else:
         refusal = Unusable("The fenced block with `class ModelNew` is not closed.")
-    return _blame_cut(refusal, reply)
+    return _blame_fault(refusal, reply)
 
 
-def _blame_cut(refusal: Unusable, reply: ChatReply) -> Unusable:
-    if reply.finish_reason == "length":
-        return Unusable(f"{refusal.reason} The answer was cut off at the length limit: be briefer.")
-    return refusal
+def _blame_fault(refusal: Unusable, reply: ChatReply) -> Unusable:
+    return refusal if reply.fault is None else Unusable(f"{refusal.reason} {_FAULTS[reply.fault]}")
 
 
 def _blocks(text: str) -> Iterator[_Block]:

@@ -69,6 +69,10 @@ class Spent(Record):
     """None, as the others: of some reply it is not known."""
     output_tokens: int | None
     cost_usd: float | None
+    cached_tokens: int | None = None
+    """Of the input, those that the server had read before."""
+    reasoning_tokens: int | None = None
+    """Of the output, those of reasoning."""
 
     @property
     def tokens(self) -> int | None:
@@ -175,9 +179,9 @@ def to_score(row: Row[Any]) -> Score:
 def to_spent(rows: Iterable[Row[Any]]) -> Spent:
     """Returns the sums over the answered ones of some rows of `exchange`."""
     answered = [row for row in rows if row.reply is not None]
-    sums = {
-        name: None if None in values else sum(values)
-        for name in ("input_tokens", "output_tokens", "cost_usd")
-        for values in [[getattr(row, name) for row in answered]]
-    }
+    sums: dict[str, object] = {}
+    for name in Spent.model_fields.keys() - {"requests"}:
+        # Three are columns too; the reply has all, unless it is of before there was a field.
+        values = [row.reply.get(name) for row in answered]
+        sums[name] = None if None in values else sum(values)
     return Spent.model_validate({"requests": len(answered), **sums})

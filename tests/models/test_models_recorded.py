@@ -7,7 +7,9 @@ import sys
 from datetime import date
 from pathlib import Path
 
+import anyio
 import pytest
+from asking import ask
 
 from agentgen.errors import BadInput, ModelUnavailable, NothingRecorded
 from agentgen.models.chat import ChatModel
@@ -29,15 +31,20 @@ def recording(tmp_path: Path) -> Path:
 
 def test_finds_the_reply_whatever_the_words(recording: Path) -> None:
     model: ChatModel = RecordedModel(recording)
-    reply = model.ask(REQUEST.model_copy(update={"prompt": "Other words, other times."}))
+    reply = ask(model, REQUEST.model_copy(update={"prompt": "Other words, other times."}))
     assert reply.text == "Here you are."
     assert reply.model == model.name == "recorded (a model, through the mailbox, 2026-11-21)"
     assert reply.cost_usd == 0
 
 
+def test_a_reply_stays_after_it_was_taken(recording: Path) -> None:
+    anyio.run(RecordedModel(recording).taken, REQUEST)
+    assert ask(RecordedModel(recording), REQUEST).text == "Here you are."
+
+
 def test_the_author_of_one_reply_is_kept(recording: Path) -> None:
     reply_path(recording, REQUEST).write_text("---\nmodel: other\ncost_usd: 3\noutput_tokens: 7\n---\nHere.")
-    reply = RecordedModel(recording).ask(REQUEST)
+    reply = ask(RecordedModel(recording), REQUEST)
     assert (reply.model, reply.cost_usd, reply.output_tokens) == ("recorded (other, 2026-11-21)", 0, 7)
 
 
@@ -47,7 +54,7 @@ def test_the_author_of_one_reply_is_kept(recording: Path) -> None:
 def test_another_place_has_no_reply(recording: Path, place: dict[str, object]) -> None:
     request = ChatRequest.model_validate({**REQUEST.model_dump(), **place})
     with pytest.raises(NothingRecorded) as caught:
-        RecordedModel(recording).ask(request)
+        ask(RecordedModel(recording), request)
     said = str(caught.value)
     assert all(str(part) in said for part in (request.role.value, request.target, request.parent, request.problem))
 
@@ -78,7 +85,7 @@ def test_provenance_must_be_told(tmp_path: Path, provenance: str | None, reason:
 def test_a_spoilt_reply_is_no_missing_one(recording: Path) -> None:
     reply_path(recording, REQUEST).write_text("---\ncost_usd: a lot\n---\nHere.")
     with pytest.raises(ModelUnavailable, match="cost_usd"):
-        RecordedModel(recording).ask(REQUEST)
+        ask(RecordedModel(recording), REQUEST)
 
 
 def test_replaying_needs_no_client() -> None:
@@ -97,8 +104,8 @@ def test_what_is_recorded_replays(tmp_path: Path) -> None:
     assert record(folder, [(REQUEST, unnamed), (again, priced)], SAID) == Recorded(added=2, kept=0)
     model = RecordedModel(folder)
     assert model.provenance == SAID
-    assert (model.ask(REQUEST).text, model.ask(REQUEST).model) == (unnamed.text, "recorded (a model, 2026-11-21)")
-    assert (model.ask(again).model, model.ask(again).output_tokens) == ("recorded (other, 2026-11-21)", 7)
+    assert (ask(model, REQUEST).text, ask(model, REQUEST).model) == (unnamed.text, "recorded (a model, 2026-11-21)")
+    assert (ask(model, again).model, ask(model, again).output_tokens) == ("recorded (other, 2026-11-21)", 7)
 
 
 def test_recording_another_run_adds_what_is_new_and_keeps_what_was_there(tmp_path: Path) -> None:
@@ -109,7 +116,7 @@ def test_recording_another_run_adds_what_is_new_and_keeps_what_was_there(tmp_pat
     assert record(tmp_path, second, later) == Recorded(added=1, kept=1)
     assert record(tmp_path, second, later) == Recorded(added=0, kept=1)
     model = RecordedModel(tmp_path)
-    assert (model.ask(REQUEST).text, model.ask(other).text) == ("First.", "New.")
+    assert (ask(model, REQUEST).text, ask(model, other).text) == ("First.", "New.")
     assert model.provenance.runs == ("r1", "r2")
     assert model.provenance.date == date(2026, 11, 22)
     assert model.provenance.note == "As they came. In haste."

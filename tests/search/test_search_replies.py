@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from search_factories import fenced, ideas_json, source_text
 
-from agentgen.records.chat import ChatReply
+from agentgen.records.chat import ChatReply, Fault
 from agentgen.records.idea import Category, Idea
 from agentgen.search.replies import Unusable, parse_ideas, parse_source
 
 
-def reply(text: str, finish_reason: str | None = None) -> ChatReply:
-    return ChatReply(text=text, model="m", finish_reason=finish_reason)
+def reply(text: str, fault: Fault | None = None) -> ChatReply:
+    return ChatReply(text=text, model="m", fault=fault)
 
 
 def ideas(text: str, count: int = 4) -> tuple[Idea, ...] | Unusable:
@@ -90,11 +90,29 @@ def test_why_ideas_cannot_be_used(text: str, reason: str) -> None:
     assert reason in found.reason
 
 
-def test_a_reply_that_was_cut_off_is_told_so() -> None:
-    found = parse_source(reply("```python\nclass ModelNew:\n    def forw", finish_reason="length"))
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Fault.LENGTH, "cut off at the length limit: be briefer"),
+        (Fault.BROKEN, "connection broke off"),
+        (Fault.REFUSED, "refusal"),
+        (Fault.FILTERED, "content filter"),
+        (Fault.EMPTY, "empty"),
+    ],
+)
+def test_a_reply_with_a_fault_is_told_so(fault: Fault, told: str) -> None:
+    found = parse_source(reply("```python\nclass ModelNew:\n    def forw", fault))
     assert isinstance(found, Unusable)
     assert "not closed" in found.reason
-    assert "cut off" in found.reason
+    assert told in found.reason
+    refused = parse_ideas(reply("", fault), "root", 4)
+    assert isinstance(refused, Unusable)
+    assert told in refused.reason
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_fault_does_not_matter_where_all_is_there(fault: Fault) -> None:
+    assert parse_source(reply(fenced(source_text("1.0")), fault)) == source_text("1.0")
 
 
 @given(st.text())

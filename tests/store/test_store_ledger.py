@@ -210,13 +210,29 @@ def test_a_branch_that_ended(started: Ledger, make: Make) -> None:
 
 
 def test_what_was_spent(started: Ledger, make: Make) -> None:
-    assert started.spent(RUN) == Spent(requests=0, input_tokens=0, output_tokens=0, cost_usd=0)
+    nothing = Spent(requests=0, input_tokens=0, output_tokens=0, cost_usd=0, cached_tokens=0, reasoning_tokens=0)
+    assert started.spent(RUN) == nothing
     started.add_request(RUN, make.request(9))  # not answered: nothing spent
+    counted = make.reply().model_copy(update={"cached_tokens": 7, "reasoning_tokens": 0})
     for number in (0, 1):
-        started.add_reply(RUN, make.request(number), make.reply())
-    assert started.spent(RUN) == Spent(requests=2, input_tokens=20, output_tokens=8, cost_usd=0.5)
-    started.add_reply(RUN, make.request(2), ChatReply(text="x", model="m", input_tokens=1))
-    assert started.spent(RUN) == Spent(requests=3, input_tokens=21, output_tokens=None, cost_usd=None)
+        started.add_reply(RUN, make.request(number), counted)
+    assert started.spent(RUN) == Spent(
+        requests=2, input_tokens=20, output_tokens=8, cost_usd=0.5, cached_tokens=14, reasoning_tokens=0
+    )
+    started.add_reply(RUN, make.request(2), ChatReply(text="x", model="m", input_tokens=1, cached_tokens=1))
+    assert started.spent(RUN) == Spent(
+        requests=3, input_tokens=21, output_tokens=None, cost_usd=None, cached_tokens=15, reasoning_tokens=None
+    )
+
+
+def test_what_was_spent_before_replies_had_all_counts(started: Ledger, url: str, make: Make) -> None:
+    started.add_reply(RUN, make.request(), make.reply())
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+        ((kept,),) = connection.execute("select reply from exchange").fetchall()
+        before = {name: value for name, value in json.loads(kept).items() if name[:6] not in ("cached", "reason")}
+        connection.execute("update exchange set reply = ?", (json.dumps(before),))
+    spent = started.spent(RUN)
+    assert (spent.input_tokens, spent.cached_tokens, spent.reasoning_tokens) == (10, None, None)
 
 
 def test_a_run_that_is_not_there(started: Ledger, make: Make) -> None:
