@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentgen.records.idea import Idea
+from agentgen.records.machine import Target
 from agentgen.records.trial import Outcome, Trial
+from agentgen.search.bottleneck import bottleneck_lines
+from agentgen.search.kernels import build_lines, profile_lines
+from agentgen.search.located import located
 from agentgen.search.select import leader
 from agentgen.search.tree import Node, Tree
 
@@ -47,17 +51,34 @@ def trial_line(trial: Trial | None) -> str:
     return f"{trial.speedup.ratio:.2f}x, {trial.timing.median_us:.4g} us"
 
 
-def trial_report(trial: Trial | None) -> str:
-    """Returns what a model needs to go on from a trial: times and compiler figures, or what failed and how."""
+def trial_report(trial: Trial | None, target: Target | None = None, source: str = "") -> str:
+    """Returns what a model needs to go on from a trial: times and compiler figures, or what failed and where.
+
+    Args:
+        trial: None: not evaluated yet.
+        target: Of the run; None: nothing is said of what binds.
+        source: The candidate's, in which errors are looked up; "": they stay as the compilers say them.
+    """
     if trial is None:
         return "It has not been evaluated."
-    lines = [f"- Outcome: {trial.outcome.value}", *(f"- Reason: {_clip(reason)}" for reason in trial.reasons)]
+    reasons = [reason.split("\n") for reason in trial.reasons]
+    lines = [f"- Outcome: {trial.outcome.value}", *(f"- Reason: {_clip(first)}" for first, *_ in reasons)]
     lines += [f"- Failed check `{c.name}`: {_clip(c.evidence)}" for c in trial.checks if c.passed is False]
-    lines += [*_times(trial), *_accuracy(trial), *_build(trial)]
-    log = useful_log(trial.log) if trial.outcome is not Outcome.PASSED else ""
-    if log:
-        lines += ["", "From the log:", "", "~~~text", log, "~~~"]
+    lines += [*_times(trial), *(bottleneck_lines(target, trial) if target else ())]
+    lines += [*_accuracy(trial), *build_lines(trial), *profile_lines(trial)]
+    if trial.outcome is not Outcome.PASSED:
+        lines += _errors([line for _, *rest in reasons for line in rest], trial, source)
     return "\n".join(lines)
+
+
+def _errors(details: list[str], trial: Trial, source: str) -> Iterator[str]:
+    """Yields the errors by the lines of the candidate, or what there is of a log."""
+    found = located(source, "\n".join([*trial.reasons, trial.log])) if source else []
+    log = "\n".join(_clip(line) for entry in found for line in entry.split("\n"))
+    log = log or useful_log("\n".join([*details, trial.log]))
+    if log:
+        title = "Errors, by the lines of this candidate's file:" if found else "From the log:"
+        yield from ("", title, "", "~~~text", log, "~~~")
 
 
 def useful_log(log: str) -> str:
@@ -124,18 +145,6 @@ def _accuracy(trial: Trial) -> Iterator[str]:
     if shown and trial.outcome is not Outcome.PASSED:
         fine = [f"{row.workload}/{row.family}" for row in gated if row.share_of_limit <= 1]
         yield f"- Within the gate: {', '.join(fine) or 'none'}"
-
-
-def _build(trial: Trial) -> Iterator[str]:
-    for build in trial.build:
-        figures = (
-            ("registers", build.registers),
-            ("bytes of spills", build.spill_bytes),
-            ("bytes of shared memory", build.shared_bytes),
-        )
-        known = ", ".join(f"{value} {name}" for name, value in figures if value is not None)
-        if known:
-            yield f"- Kernel `{build.kernel}`: {known}"
 
 
 def _clip(text: str) -> str:

@@ -25,7 +25,7 @@ def write_request(tree: Tree, target: Target, idea: Idea, language: Language) ->
         title=idea.title,
         category=idea.category.value,
         reasoning=idea.reasoning,
-        parent=_parent_text(tree, idea, language),
+        parent=_parent_text(tree, target, idea, language),
         language=language.value,
     )
     return _request(tree.run, Role.WRITE, language, idea.id, prompt)
@@ -43,7 +43,7 @@ def repair_request(run: Run, target: Target, idea: Idea, failed: Node) -> ChatRe
         category=idea.category.value,
         reasoning=idea.reasoning,
         source=candidate.source.strip("\n"),
-        report=trial_report(failed.trial),
+        report=trial_report(failed.trial, target, candidate.source),
         language=candidate.language.value,
     )
     return _request(run, Role.REPAIR, candidate.language, candidate.id, prompt)
@@ -81,15 +81,15 @@ def _language_notes(language: Language, target: Target) -> str:
     return render(f"lang-{language.value}")
 
 
-def _parent_text(tree: Tree, idea: Idea, language: Language) -> str:
+def _parent_text(tree: Tree, target: Target, idea: Idea, language: Language) -> str:
     """Returns the kernel that the idea improves on and, where that is in another language, the best one in this."""
     parent = tree.node(idea.parent)
     if parent is None:
         return "It is to be implemented from the reference."
-    texts = [parent_candidate_text(tree, parent)]
+    texts = [parent_candidate_text(tree, target, parent)]
     if parent.candidate.language is not language:
         own = leader(node for node in tree.nodes if node.candidate.language is language)
         if own is not None:
-            source, report = own.candidate.source.strip("\n"), trial_report(own.trial)
+            source, report = own.candidate.source.strip("\n"), trial_report(own.trial, target, own.candidate.source)
             texts.append(render("orientation", language=language.value, report=report, source=source))
     return "\n\n".join(texts)
