@@ -9,7 +9,7 @@ from agentgen.records.machine import Target
 from agentgen.records.trial import Outcome, Trial
 from agentgen.search.bottleneck import bottleneck_lines
 from agentgen.search.kernels import build_lines, profile_lines
-from agentgen.search.located import located
+from agentgen.search.located import located, raised
 from agentgen.search.select import leader
 from agentgen.search.tree import Node, Tree
 
@@ -18,6 +18,7 @@ _LINES_BEFORE_ERROR = 4
 _LINE_CHARACTERS = 240
 _ACCURACY_ROWS = 6
 _HISTORY_IDEAS = 40
+_GUEST = "/sandbox/guest/serve.py"
 
 
 def history(tree: Tree, parent: Node | None) -> str:
@@ -72,13 +73,26 @@ def trial_report(trial: Trial | None, target: Target | None = None, source: str 
 
 
 def _errors(details: list[str], trial: Trial, source: str) -> Iterator[str]:
-    """Yields the errors by the lines of the candidate, or what there is of a log."""
-    found = located(source, "\n".join([*trial.reasons, trial.log])) if source else []
-    log = "\n".join(_clip(line) for entry in found for line in entry.split("\n"))
-    log = log or useful_log("\n".join([*details, trial.log]))
-    if log:
-        title = "Errors, by the lines of this candidate's file:" if found else "From the log:"
-        yield from ("", title, "", "~~~text", log, "~~~")
+    """Yields the errors by the lines of the candidate, and what there is of a log where a compiler's are not found."""
+    said = "\n".join([*trial.reasons, trial.log])
+    compiled = located(source, said) if source else []
+    found = compiled or (raised(source, said) if source else [])
+    if found:
+        text = "\n".join(_clip(line) for entry in found for line in entry.split("\n"))
+        yield from _block("Errors, by the lines of this candidate's file:", text)
+    log = _without_traceback(trial.log) if source else trial.log
+    text = "" if compiled else useful_log("\n".join([*details, log]))
+    if text:
+        yield from _block("From the log:", text)
+
+
+def _block(title: str, text: str) -> tuple[str, ...]:
+    return "", title, "", "~~~text", text, "~~~"
+
+
+def _without_traceback(log: str) -> str:
+    """Returns what stands before the traceback that ends in the guest's own loop."""
+    return log.split("Traceback (most recent call last):")[0] if _GUEST in log else log
 
 
 def useful_log(log: str) -> str:

@@ -40,18 +40,26 @@ class Complaint:
 
 
 def located(source: str, said: str) -> list[str]:
-    """Returns the errors in `said` whose lines of `source` are known, the first `MOST`, each with the line's text.
+    """Returns a compiler's errors whose lines of `source` are known, the first `MOST`, each with the line's text.
 
     Args:
         source: The candidate's file.
         said: The reasons of its trial, and the log.
     """
-    file = source.split("\n")
-    lines = said.split("\n")
-    frames = _frames(file, lines)
-    found = list(_compiled(source, list(_complaints(lines)), [line for line, _ in frames]))
-    found = found or list(_of_triton(source, file, lines)) or frames
+    file, lines = source.split("\n"), said.split("\n")
+    calls = [line for line, _ in _frames(file, lines)]
+    found = list(_compiled(source, list(_complaints(lines)), calls)) or list(_of_triton(source, file, lines))
     found += [(int(number), f"error: {text}") for number, text in _NO_PYTHON.findall(said)]
+    return _entries(file, found)
+
+
+def raised(source: str, said: str) -> list[str]:
+    """Returns where in `source` an exception came from, the cause first: one line of each traceback in `said`."""
+    file = source.split("\n")
+    return _entries(file, _frames(file, said.split("\n")))
+
+
+def _entries(file: list[str], found: list[tuple[int, str]]) -> list[str]:
     entries = [_entry(file, line, text) for line, text in dict.fromkeys(found) if 0 < line <= len(file)]
     more = [f"and {len(entries) - MOST} further errors"] if len(entries) > MOST else []
     return [*entries[:MOST], *more]

@@ -7,7 +7,7 @@ from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
 from agentgen.records.run import Run
-from agentgen.search.facts import facts_text, system_text
+from agentgen.search.facts import device_type, facts_text, system_text
 from agentgen.search.feedback import trial_report
 from agentgen.search.ideas import parent_candidate_text
 from agentgen.search.prompts import render
@@ -25,6 +25,7 @@ def write_request(tree: Tree, target: Target, idea: Idea, language: Language) ->
         title=idea.title,
         category=idea.category.value,
         reasoning=idea.reasoning,
+        playbook=render(f"playbook/{idea.category.name.lower()}-{device_type(tree.run)}"),
         parent=_parent_text(tree, target, idea, language),
         language=language.value,
     )
