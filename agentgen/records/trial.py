@@ -142,6 +142,28 @@ class BuildReport(Record):
     shared_bytes: int | None = None
 
 
+class KernelProfile(Record):
+    """One kernel on the GPU, at the timed workload, as CUPTI saw it in a guest that was not timed."""
+
+    kernel: str
+    """As the linker knows it."""
+    launches: float
+    """Per call of the model."""
+    us: float
+    """On the device, in one call of the model."""
+    share: float
+    """Of the device time of all kernels."""
+    threads: int | None = None
+    """Of a block. These and the following are of its longest launch."""
+    blocks: int | None = None
+    registers: int | None = None
+    """Of a thread, as it was launched."""
+    shared_bytes: int | None = None
+    """Of a block, static and dynamic."""
+    local_bytes: int | None = None
+    """Of a thread: spilled registers, and arrays that are no registers."""
+
+
 Stage = Literal["start", "build", "check", "state", "audit", "time", "general", "certify"]
 
 
@@ -161,6 +183,8 @@ class Trial(Record):
     """The most accurate arithmetic whose gates are met everywhere: fp32 for a kernel of a TF32 problem that is better
     than it must be. None: not even bf16's, or never looked."""
     build: tuple[BuildReport, ...] = ()
+    profile: tuple[KernelProfile, ...] = ()
+    """The kernels that took longest, the first one most. Only where there is a GPU with CUPTI."""
     timing: Timing | None = None
     speedups: tuple[Speedup, ...] = ()
     """One per baseline, the fastest baseline first."""
@@ -169,7 +193,7 @@ class Trial(Record):
     roofline_fraction: float | None = None
     seconds: Mapping[Stage, float] = {}
     log: str = ""
-    """Tail of the guest's stdout and stderr. Shown, never read for a decision."""
+    """Tail of the guest's stdout and stderr, and of the traceback where it raised. Shown, never read for a decision."""
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Trial:

@@ -4,25 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentgen.records.machine import Target
 from agentgen.records.trial import Outcome, Trial
+from agentgen.search.bottleneck import bottleneck_lines
+from agentgen.search.kernels import build_lines, profile_lines
+from agentgen.search.located import located, raised
 
 _LOG_LINES = 30
 _LINES_BEFORE_ERROR = 4
 _LINE_CHARACTERS = 240
 _ACCURACY_ROWS = 6
+_GUEST = "/sandbox/guest/serve.py"
 
 
-def trial_report(trial: Trial | None) -> str:
-    """Returns what a model needs to go on from a trial: times and compiler figures, or what failed and how."""
+def trial_report(trial: Trial | None, target: Target | None = None, source: str = "") -> str:
+    """Returns what a model needs to go on from a trial: times and compiler figures, or what failed and where.
+
+    Args:
+        trial: None: not evaluated yet.
+        target: Of the run; None: nothing is said of what binds.
+        source: The candidate's, in which errors are looked up; "": they stay as the compilers say them.
+    """
     if trial is None:
         return "It has not been evaluated."
-    lines = [f"- Outcome: {trial.outcome.value}", *(f"- Reason: {_clip(reason)}" for reason in trial.reasons)]
+    reasons = [reason.split("\n") for reason in trial.reasons]
+    lines = [f"- Outcome: {trial.outcome.value}", *(f"- Reason: {_clip(first)}" for first, *_ in reasons)]
     lines += [f"- Failed check `{c.name}`: {_clip(c.evidence)}" for c in trial.checks if c.passed is False]
-    lines += [*_times(trial), *_accuracy(trial), *_build(trial)]
-    log = useful_log(trial.log) if trial.outcome is not Outcome.PASSED else ""
-    if log:
-        lines += ["", "From the log:", "", "~~~text", log, "~~~"]
+    lines += [*_times(trial), *(bottleneck_lines(target, trial) if target else ())]
+    lines += [*_accuracy(trial), *build_lines(trial), *profile_lines(trial)]
+    if trial.outcome is not Outcome.PASSED:
+        lines += _errors([line for _, *rest in reasons for line in rest], trial, source)
     return "\n".join(lines)
+
+
+def _errors(details: list[str], trial: Trial, source: str) -> Iterator[str]:
+    """Yields the errors by the lines of the candidate, and what there is of a log where a compiler's are not found."""
+    said = "\n".join([*trial.reasons, trial.log])
+    compiled = located(source, said) if source else []
+    found = compiled or (raised(source, said) if source else [])
+    if found:
+        text = "\n".join(_clip(line) for entry in found for line in entry.split("\n"))
+        yield from _block("Errors, by the lines of this candidate's file:", text)
+    log = _without_traceback(trial.log) if source else trial.log
+    text = "" if compiled else useful_log("\n".join([*details, log]))
+    if text:
+        yield from _block("From the log:", text)
+
+
+def _block(title: str, text: str) -> tuple[str, ...]:
+    return "", title, "", "~~~text", text, "~~~"
+
+
+def _without_traceback(log: str) -> str:
+    """Returns what stands before the traceback that ends in the guest's own loop."""
+    return log.split("Traceback (most recent call last):")[0] if _GUEST in log else log
 
 
 def useful_log(log: str) -> str:
@@ -72,18 +107,6 @@ def _accuracy(trial: Trial) -> Iterator[str]:
     if shown and trial.outcome is not Outcome.PASSED:
         fine = [f"{row.workload}/{row.family}" for row in gated if row.share_of_limit <= 1]
         yield f"- Within the gate: {', '.join(fine) or 'none'}"
-
-
-def _build(trial: Trial) -> Iterator[str]:
-    for build in trial.build:
-        figures = (
-            ("registers", build.registers),
-            ("bytes of spills", build.spill_bytes),
-            ("bytes of shared memory", build.shared_bytes),
-        )
-        known = ", ".join(f"{value} {name}" for name, value in figures if value is not None)
-        if known:
-            yield f"- Kernel `{build.kernel}`: {known}"
 
 
 def _clip(text: str) -> str:

@@ -57,16 +57,16 @@ def parent_text(tree: Tree, target: Target, parent: Node | None) -> str:
             best_baseline=target.best_baseline,
             bound_us=us(target.bound_us),
         )
-    return parent_candidate_text(tree, parent)
+    return parent_candidate_text(tree, target, parent)
 
 
-def parent_candidate_text(tree: Tree, parent: Node) -> str:
+def parent_candidate_text(tree: Tree, target: Target, parent: Node) -> str:
     """Returns a candidate with how it came about, what was measured and its source."""
     return render(
         "parent-candidate",
         language=parent.candidate.language.value,
         round=parent.round,
         lineage=lineage(tree, parent),
-        report=trial_report(tree.trial(parent)),
+        report=trial_report(tree.trial(parent), target, parent.candidate.source),
         source=parent.candidate.source.strip("\n"),
     )

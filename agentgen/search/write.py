@@ -47,7 +47,8 @@ def write_request(
         title=idea.title,
         category=idea.category.value,
         reasoning=idea.reasoning,
-        parent=_parent_text(tree, idea, language, own),
+        playbook=render(f"playbook/{idea.category.name.lower()}-{device_type(tree.run)}"),
+        parent=_parent_text(tree, target, idea, language, own),
         language=language.value,
     )
     if failed:
@@ -68,7 +69,7 @@ def repair_request(tree: Tree, target: Target, failed: Node) -> ChatRequest:
         if idea
         else "",
         source=candidate.source.strip("\n"),
-        report=trial_report(tree.trial(failed)),
+        report=trial_report(tree.trial(failed), target, candidate.source),
         language=candidate.language.value,
         keeping=", keeping the idea" if idea else "",
     )
@@ -132,13 +133,15 @@ def _language_notes(language: Language, target: Target) -> str:
     return render(f"lang-{language.value}")
 
 
-def _parent_text(tree: Tree, idea: Idea, language: Language, own: Node | None) -> str:
+def _parent_text(tree: Tree, target: Target, idea: Idea, language: Language, own: Node | None) -> str:
     """Returns the kernel that the idea improves on and, where that is in another language, the best one in this."""
     parent = tree.node(idea.parent)
     if parent is None:
         return "It is to be implemented from the reference."
-    texts = [parent_candidate_text(tree, parent)]
+    texts = [parent_candidate_text(tree, target, parent)]
     if parent.candidate.language is not language and own is not None:
-        source, report = own.candidate.source.strip("\n"), trial_report(tree.trial(own))
-        texts.append(render("orientation", language=language.value, report=report, source=source))
+        source = own.candidate.source
+        report = trial_report(tree.trial(own), target, source)
+        stripped = source.strip("\n")
+        texts.append(render("orientation", language=language.value, report=report, source=stripped))
     return "\n\n".join(texts)

@@ -85,6 +85,11 @@ class KernelClaim(_Claim):
     name: Shown
     count: Count
     us: Amount
+    registers: Count | None = None
+    blocks: Count | None = None
+    threads: Count | None = None
+    shared_bytes: Count | None = None
+    local_bytes: Count | None = None
 
 
 class Claim(_Claim):

@@ -4,7 +4,7 @@ rejection is a value, and becomes the trial's outcome."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -24,6 +24,7 @@ from agentgen.verify.numerics import loosest
 from agentgen.verify.session import Session
 from agentgen.verify.timing import SHORT_US, Race, summarise
 
+_LOG_CHARACTERS = 4000
 OnStage = Callable[[Stage], None]
 
 
@@ -160,12 +161,13 @@ class Evaluation:
             accuracy=tuple(self._findings.accuracy),
             accuracy_class=loosest(row.reached for row in self._findings.accuracy if row.gated),
             build=first.builds if first else (),
+            profile=self._seen.profile if passed else (),
             timing=timing,
             speedups=speedups,
             neighbours=self._neighbours if passed else (),
             roofline_fraction=self._judge.score(timing) if timing else None,
             seconds=self._seconds,
-            log=shown(first.guest.log[-4000:]) if first else "",
+            log=_log(self._sessions),
         )
 
     def close(self) -> None:
@@ -245,6 +247,13 @@ class Evaluation:
             yield
         finally:
             self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+def _log(sessions: Sequence[Session]) -> str:
+    """Returns the end of what the first guest wrote, and the end of the traceback of the one that failed."""
+    texts = [sessions[0].guest.log] if sessions else []
+    texts += [session.traceback for session in sessions if session.traceback]
+    return "\n".join(shown(text[-_LOG_CHARACTERS:]) for text in texts if text)
 
 
 def _compiled_only(builds: tuple[BuildReport, ...]) -> str:

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import Arithmetic, Problem
+from agentgen.records.trial import KernelProfile
 from agentgen.sandbox.perf import PERIOD_NS
 from agentgen.verify.checks import native, own_work, processor, state
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.checks.kernels import own_kernels
-from agentgen.verify.claims import Claim
+from agentgen.verify.claims import Claim, KernelClaim
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.inputs import spec_bytes
@@ -29,6 +31,8 @@ LONGEST_RECORDED_S = 20.0
 RECORDED_S = 0.1
 """Of calls under a CPU's sampler, which sees 250 to 500 moments in a second of processor time."""
 MOST_WINDOWS = 5
+MOST_KERNELS = 12
+_NAME_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Instrumented:
     """Of a call: in which kernels ran, on a GPU (None: no CUPTI), by the wall clock on a CPU."""
     moved_bytes: float
     """That torch filled or copied in a call."""
+    profile: tuple[KernelProfile, ...] = ()
 
 
 class Holder(Protocol):
@@ -82,7 +87,24 @@ def audit(judge: Holder, session: Session, candidate: Candidate, findings: Findi
         session.set_weights(judge.smallest)
     judge.habits(session, candidate, findings)
     instrumented_us = wall_us if judge.device == "cpu" else claim.busy_us
-    return Instrumented(None if instrumented_us is None else instrumented_us / calls, moved)
+    call_us = None if instrumented_us is None else instrumented_us / calls
+    return Instrumented(call_us, moved, profile(claim.kernels or (), calls))
+
+
+def profile(kernels: Sequence[KernelClaim], calls: int) -> tuple[KernelProfile, ...]:
+    """Returns the kernels that took longest in a window of so many calls, at most `MOST_KERNELS`, by their time."""
+    total = sum(kernel.us for kernel in kernels) or 1.0
+    longest = sorted(kernels, key=lambda kernel: kernel.us, reverse=True)[:MOST_KERNELS]
+    return tuple(
+        KernelProfile(
+            kernel=kernel.name[:_NAME_CHARACTERS],
+            launches=kernel.count / calls,
+            us=kernel.us / calls,
+            share=kernel.us / total,
+            **kernel.model_dump(include={"registers", "blocks", "threads", "shared_bytes", "local_bytes"}),
+        )
+        for kernel in longest
+    )
 
 
 def _recorded(judge: Holder, session: Session, calls: int, findings: Findings) -> tuple[Claim, float]:

@@ -43,6 +43,7 @@ class Session:
         self.guest = guest
         self.page = page
         self.builds: tuple[BuildReport, ...] = ()
+        self.traceback = ""  # of the failure that the guest told of last
         self.has_prepare = False
         self.sampled_by_kernel = guest.samples() is not None  # not by the guest itself
         try:
@@ -119,8 +120,7 @@ class Session:
             record: With the guest's instruments on.
             hold: The guest keeps the outputs as they are returned, until `collect`.
         """
-        message = {**message_of(rig, calls, 0), "record": record, "hold": hold}
-        message["sample"] = not self.sampled_by_kernel
+        message = {**message_of(rig, calls, 0), "record": record, "hold": hold, "sample": not self.sampled_by_kernel}
         self.guest.forget_samples()
         claim = self._command({**message, "inputs": rows} if rows else message, (), FIRST_CALL_S)
         seen = self.guest.samples() if record else None
@@ -274,9 +274,9 @@ class Session:
         except ValidationError as error:
             wrong = f"the guest's answer makes no sense: {error.error_count()} errors"
             raise Rejected(Outcome.CRASHED, wrong) from error
-        if claim.builds:
-            self.builds = tuple(claim.builds)
+        self.builds = tuple(claim.builds) or self.builds
         if claim.failure:
+            self.traceback = claim.failure.traceback
             raise Rejected(claim.failure.outcome, claim.failure.message)
         return claim
 

@@ -67,7 +67,14 @@ def _recorder() -> kernels.Recorder | None:
 
 
 def _by_name(launches: list[kernels.Launch]) -> list[dict[str, Any]]:
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[kernels.Launch]] = {}
     for launch in launches:
-        found.setdefault(launch.name, []).append((launch.end_ns - launch.start_ns) / 1e3)
-    return [{"name": name, "count": len(us), "us": sum(us)} for name, us in found.items()]
+        found.setdefault(launch.name, []).append(launch)
+    return [_summed(name, runs) for name, runs in found.items()]
+
+
+def _summed(name: str, runs: list[kernels.Launch]) -> dict[str, Any]:
+    longest = max(runs, key=lambda run: run.ns)
+    figures = ("registers", "blocks", "threads", "shared_bytes", "local_bytes")
+    shape = {figure: getattr(longest, figure) for figure in figures}
+    return {"name": name, "count": len(runs), "us": sum(run.ns for run in runs) / 1e3, **shape}

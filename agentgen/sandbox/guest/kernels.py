@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import re
 import struct
 from collections.abc import Generator
@@ -24,9 +25,11 @@ import torch
 _CONCURRENT_KERNEL = 10  # CUpti_ActivityKind
 _FORCED = 1
 _BUFFER_BYTES = 4 << 20
-# CUpti_ActivityKernel4 and its successors begin alike: kind at 0, start and end (ns) at 16 and 24, name at 104.
-_KIND, _TIMES, _NAME = struct.Struct("=I"), struct.Struct("=QQ"), struct.Struct("=Q")
-_TIMES_AT, _NAME_AT = 16, 104
+# CUpti_ActivityKernel4 and its successors begin alike: kind at 0, registers of a thread at 6, start and end (ns) at 16
+# and 24, grid and block at 52, static and dynamic shared memory and local memory of a thread at 76, name at 104.
+_KIND, _REGISTERS, _TIMES, _NAME = (struct.Struct(f"={code}") for code in ("I", "H", "QQ", "Q"))
+_SHAPE = struct.Struct("=6i2iI")
+_REGISTERS_AT, _TIMES_AT, _SHAPE_AT, _NAME_AT = 6, 16, 52, 104
 _REQUEST = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
 )
@@ -41,6 +44,34 @@ class Launch:
     """As the linker knows it: mangled."""
     start_ns: int
     end_ns: int
+    registers: int = 0
+    """Of a thread."""
+    blocks: int = 0
+    threads: int = 0
+    """Of a block."""
+    shared_bytes: int = 0
+    """Of a block, static and dynamic."""
+    local_bytes: int = 0
+    """Of a thread."""
+
+    @property
+    def ns(self) -> int:
+        """How long it ran."""
+        return self.end_ns - self.start_ns
+
+
+def read(head: bytes, name: str) -> Launch:
+    """Reads an activity record from its first bytes, up to the address of its name."""
+    *shape, static, dynamic, local = _SHAPE.unpack_from(head, _SHAPE_AT)
+    return Launch(
+        name,
+        *_TIMES.unpack_from(head, _TIMES_AT),
+        registers=_REGISTERS.unpack_from(head, _REGISTERS_AT)[0],
+        blocks=math.prod(shape[:3]),
+        threads=math.prod(shape[3:]),
+        shared_bytes=static + dynamic,
+        local_bytes=local,
+    )
 
 
 class Recorder:
@@ -92,9 +123,7 @@ class Recorder:
             head = ctypes.string_at(record.value or 0, _NAME_AT + 8)
             if _KIND.unpack_from(head)[0] == _CONCURRENT_KERNEL:
                 (name,) = _NAME.unpack_from(head, _NAME_AT)
-                self._launches.append(
-                    Launch(ctypes.string_at(name).decode(errors="replace"), *_TIMES.unpack_from(head, _TIMES_AT))
-                )
+                self._launches.append(read(head, ctypes.string_at(name).decode(errors="replace")))
         self._buffers.pop(buffer, None)
 
 

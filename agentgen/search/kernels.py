@@ -1,0 +1,69 @@
+"""What is known of a candidate's kernels, in a line each: the compiler's figures, and where a GPU told them, the time
+that each took at the timed workload and how much of a multiprocessor it fills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentgen.records.machine import Machine
+from agentgen.records.trial import BuildReport, KernelProfile, Trial
+from agentgen.search.occupancy import occupancy
+
+_BUILDS = 12
+_PROFILES = 6
+_NAME_CHARACTERS = 60
+
+
+def build_lines(trial: Trial) -> Iterator[str]:
+    """Yields registers, spills and static shared memory as the compiler told them."""
+    lines = [f"- Kernel `{build.kernel}`: {known}" for build in trial.build if (known := _known(build))]
+    yield from lines[:_BUILDS]
+    if len(lines) > _BUILDS:
+        yield f"- and {len(lines) - _BUILDS} further kernels"
+
+
+def profile_lines(trial: Trial) -> Iterator[str]:
+    """Yields the kernels that ran, the longest first: device time, launch, and what of it fits on a multiprocessor."""
+    if trial.profile:
+        yield "- On the device, in an instrumented run beside the timed one:"
+    for kernel in trial.profile[:_PROFILES]:
+        name = kernel.kernel if len(kernel.kernel) <= _NAME_CHARACTERS else f"{kernel.kernel[:_NAME_CHARACTERS]}..."
+        each = f"{kernel.us / kernel.launches:.4g} us each" if kernel.launches else "no launch"
+        parts = [f"{kernel.launches:.3g} a call, {each}, {kernel.share:.0%} of device time", *_launch(kernel)]
+        yield f"  - `{name}`: {'; '.join([*parts, *_fit(kernel, trial.machine)])}"
+    if len(trial.profile) > _PROFILES:
+        rest = sum(kernel.share for kernel in trial.profile[_PROFILES:])
+        yield f"  - and {len(trial.profile) - _PROFILES} further kernels, {rest:.0%}"
+
+
+def _known(build: BuildReport) -> str:
+    figures = (
+        ("registers", build.registers),
+        ("bytes of spills", build.spill_bytes),
+        ("bytes of shared memory", build.shared_bytes),
+    )
+    return ", ".join(f"{value} {name}" for name, value in figures if value is not None)
+
+
+def _launch(kernel: KernelProfile) -> Iterator[str]:
+    if kernel.blocks and kernel.threads:
+        yield f"{kernel.blocks} blocks of {kernel.threads} threads"
+    figures = (
+        ("registers", kernel.registers),
+        ("bytes of shared memory", kernel.shared_bytes),
+        ("bytes of local memory a thread", kernel.local_bytes),
+    )
+    yield from (f"{value} {name}" for name, value in figures if value)
+
+
+def _fit(kernel: KernelProfile, machine: Machine) -> Iterator[str]:
+    """Yields the occupancy that launch and registers allow, and how many waves of blocks that makes."""
+    if kernel.threads is None or kernel.registers is None or kernel.shared_bytes is None:
+        return
+    found = occupancy(machine.compute_capability, kernel.threads, kernel.registers, kernel.shared_bytes)
+    if found is None:
+        return
+    full = f"{found.warps} of {found.most_warps} warps fit on a multiprocessor"
+    yield full if found.share == 1 else f"{full}, limited by {found.limit}"
+    if kernel.blocks:
+        yield f"{kernel.blocks / (found.blocks * machine.cores):.2g} waves of blocks"
