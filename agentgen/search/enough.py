@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from agentgen.records.machine import Target
 from agentgen.search.select import leader, speedup
 from agentgen.search.tree import Node, Tree
 
@@ -11,10 +12,12 @@ DRY_CANDIDATES: Final = 12
 """At least so many must have been evaluated in the dry rounds: a round may be one candidate."""
 
 
-def enough(tree: Tree) -> str | None:
+def enough(tree: Tree, target: Target) -> str | None:
     """Returns why a search ends that has come as far as `tree`; None: it goes on.
 
     1. A kernel reaches the share of its roofline bound that the plan sets: what is left is less than a model can see.
+       Only where memory binds: other bounds count the operations of the usual algorithm, and another may need fewer
+       (a recorded convolution reaches 115% of its bound on a CPU).
     2. In the last rounds no kernel came whose interval lies above that of the best one before them.
     """
     plan = tree.run.plan
@@ -23,7 +26,7 @@ def enough(tree: Tree) -> str | None:
         for node in tree.of_round(tree.rounds[-1] if tree.rounds else 0)  # those before were looked at then
         if node.score and (fraction := node.score.roofline_fraction) is not None and fraction >= plan.target_fraction
     ]
-    if near:
+    if near and target.bound_by == "memory":
         return f"a kernel reaches {max(near):.0%} of its roofline bound"
     if len(tree.rounds) <= plan.dry_rounds:
         return None

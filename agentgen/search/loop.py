@@ -197,7 +197,7 @@ class _Walk:
         self._recall(run.settled)
         for number in range(run.settled + 1, run.plan.rounds + 1):
             before = self._tree.before(number)
-            if reason := enough(before):
+            if reason := enough(before, self._target):
                 self._watch(events.Enough(reason))
                 break
             self._watch(events.RoundStarted(number))

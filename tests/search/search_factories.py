@@ -16,6 +16,8 @@ from agentgen.records.machine import Ceilings, Machine, Target, TensorShape
 from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.records.run import Plan, Run
 from agentgen.records.trial import Accuracy, BuildReport, Clock, Outcome, Speedup, Timing, Trial
+from agentgen.search.tree import Tree
+from agentgen.store.ledger import open_ledger
 
 REFERENCE = '''"""Adds a row."""
 
@@ -85,6 +87,13 @@ def make_run(plan: Plan, languages: tuple[Language, ...] = (Language.CPP,), run_
         plan=plan,
         created=datetime(2026, 11, 21, tzinfo=UTC),
     )
+
+
+def empty_tree(run: Run) -> Tree:
+    """Returns a run of which nothing is known yet, in a store of its own."""
+    ledger = open_ledger("sqlite://")
+    ledger.create_run(run)
+    return Tree.read(ledger, run)
 
 
 def make_idea(parent: str = "root", title: str = "Read wider vectors") -> Idea:

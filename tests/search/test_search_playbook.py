@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib.resources import files
 
 import pytest
-from search_factories import PROBLEM, TARGET, make_run
+from search_factories import PROBLEM, TARGET, empty_tree, make_run
 
 from agentgen.records.candidate import Language
 from agentgen.records.idea import Category, Idea
 from agentgen.records.run import Plan
 from agentgen.search.ideas import ideas_request
 from agentgen.search.prompts import render
-from agentgen.search.tree import Tree
+from agentgen.search.strategies import Growth
 from agentgen.search.write import write_request
 
 NOTES_BYTES = 4_000
@@ -44,7 +44,7 @@ def test_notes_are_dense_and_short(name: str) -> None:
 def test_an_implementer_gets_the_notes_of_the_ideas_category(category: Category, device: str) -> None:
     run = RUN.model_copy(update={"device": device})
     idea = Idea(parent="root", category=category, title="Some idea", reasoning="For a reason.")
-    request = write_request(Tree(run, (), (), {}), TARGET, idea, Language.TRITON)
+    request = write_request(empty_tree(run), TARGET, idea, Language.TRITON, 1, None)
     kind = "cuda" if device == "cuda:0" else "cpu"
     for name in NAMES:
         assert (render(f"playbook/{name}") in request.prompt) == (name == f"{category.name.lower()}-{kind}")
@@ -53,11 +53,11 @@ def test_an_implementer_gets_the_notes_of_the_ideas_category(category: Category,
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 def test_requests_stay_within_their_budget(device: str) -> None:
     run = RUN.model_copy(update={"device": device})
-    tree = Tree(run, (), (), {})
+    tree = empty_tree(run)
     for category in Category:
         idea = Idea(parent="root", category=category, title="Some idea", reasoning="For a reason.")
         for language in Language:
-            request = write_request(tree, TARGET, idea, language)
+            request = write_request(tree, TARGET, idea, language, 1, None)
             assert len((request.system + request.prompt).encode()) <= WRITE_BYTES + len(PROBLEM.reference)
-    request = ideas_request(tree, TARGET, None, 4)
+    request = ideas_request(tree, TARGET, Growth(None, 0, 4), 1)
     assert len((request.system + request.prompt).encode()) <= IDEAS_BYTES + len(PROBLEM.reference)

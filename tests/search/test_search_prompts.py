@@ -10,6 +10,7 @@ from search_factories import (
     REFERENCE,
     TARGET,
     accuracy,
+    empty_tree,
     make_candidate,
     make_idea,
     make_run,
@@ -23,48 +24,71 @@ from agentgen.records.chat import Role
 from agentgen.records.idea import Category
 from agentgen.records.problem import Arithmetic, OwnWork
 from agentgen.records.run import Plan, Run
-from agentgen.records.trial import Check, Outcome
+from agentgen.records.score import Score
+from agentgen.records.trial import Check, Outcome, Trial
 from agentgen.search.facts import CLASS_FLOOR, system_text
-from agentgen.search.feedback import trial_line, trial_report, useful_log
+from agentgen.search.feedback import trial_report, useful_log
+from agentgen.search.history import score_line
 from agentgen.search.ideas import ideas_request
 from agentgen.search.prompts import render
+from agentgen.search.strategies import Growth
 from agentgen.search.tree import Node, Tree
-from agentgen.search.write import repair_request, write_request
-from agentgen.store.rows import IdeaRow
+from agentgen.search.write import refine_request, repair_request, write_request
 from agentgen.verify import draws, numerics
 
 RUN = make_run(Plan(), languages=(Language.CPP, Language.TRITON))
-EMPTY = Tree(RUN, (), (), {})
+ROOT = Growth(None, 0, 4)
 
 
-def grown_tree() -> tuple[Tree, Node]:
-    """An idea on the root that passed in C++ and failed in Triton, an idea on that, and the C++ node."""
+EMPTY = empty_tree(RUN)
+
+
+def grown_tree() -> tuple[Tree, Node, Node]:
+    """An idea on the root that passed in C++ and failed in Triton, an idea on that; returns the C++ node of that, and
+    the node that failed."""
+    tree = empty_tree(RUN)
     first = make_idea(PROBLEM.root(RUN.arithmetic), "Wider vectors")
     good = make_candidate(source_text("1.3"), first)
     bad = make_candidate(source_text("WRONG_VALUES"), first, Language.TRITON)
     second = make_idea(good.id, "Two rows at once")
     better = Candidate(source=source_text("1.6"), language=Language.CPP, idea=second.id, parent=good.id)
-    nodes = (
-        Node(1, good, passed(good, 1.3)),
-        Node(1, bad, untimed(bad, Outcome.WRONG_VALUES)),
-        Node(2, better, passed(better, 1.6)),
-    )
-    return Tree(RUN, (IdeaRow(round=1, idea=first), IdeaRow(round=2, idea=second)), nodes, {}), nodes[2]
+    tree.add_idea(1, first)
+    tree.add_idea(2, second)
+    nodes = [
+        grow(tree, 1, good, passed(good, 1.3)),
+        grow(tree, 1, bad, untimed(bad, Outcome.WRONG_VALUES)),
+        grow(tree, 2, better, passed(better, 1.6)),
+    ]
+    return tree, nodes[2], nodes[1]
+
+
+def grow(tree: Tree, round: int, candidate: Candidate, trial: Trial) -> Node:
+    """Adds a candidate with its trial."""
+    tree.add_candidate(round, candidate)
+    return tree.add_trial(trial)
 
 
 def prompts() -> dict[str, str]:
     """Every kind of prompt there is."""
-    tree, node = grown_tree()
-    idea = tree.ideas[0].idea
+    tree, node, failed = grown_tree()
     next_idea = make_idea(node.candidate.id, "Pack the weights")
-    failed = tree.nodes[1]
+    on_node = Growth(node.candidate.id, 0, 2)
     found = {
-        "ideas-root": ideas_request(EMPTY, TARGET, None, 4),
-        "ideas-candidate": ideas_request(tree, TARGET, node, 2),
-        "repair": repair_request(RUN, TARGET, idea, failed),
-        "write-from-parent": write_request(tree, TARGET, next_idea, Language.CPP),
-        "write-in-another-language": write_request(tree, TARGET, next_idea, Language.TRITON),
-        **{f"write-{language.value}": write_request(EMPTY, TARGET, make_idea("x"), language) for language in Language},
+        "ideas-root": ideas_request(EMPTY, TARGET, ROOT, 1),
+        "ideas-candidate": ideas_request(tree, TARGET, on_node, 3),
+        "ideas-with-others": ideas_request(tree, TARGET, on_node, 3, "- **Online** (memory access): 2x on softmax"),
+        "repair": repair_request(tree, TARGET, failed),
+        "write-from-parent": write_request(tree, TARGET, next_idea, Language.CPP, 3, None),
+        "write-in-another-language": write_request(tree, TARGET, next_idea, Language.TRITON, 3, None),
+        "write-anew": write_request(
+            tree, TARGET, next_idea, Language.TRITON, 3, None, failed=(failed.candidate.id,), nth=1
+        ),
+        "refine-root": refine_request(EMPTY, TARGET, Growth(None, 0, 0), 1),
+        "refine-candidate": refine_request(tree, TARGET, Growth(node.candidate.id, 0, 0), 3),
+        **{
+            f"write-{language.value}": write_request(EMPTY, TARGET, make_idea("x"), language, 1, None)
+            for language in Language
+        },
     }
     return {name: f"{request.system}\n{request.prompt}" for name, request in found.items()}
 
@@ -102,7 +126,7 @@ def test_every_prompt_states_the_rules_and_the_target(name: str) -> None:
 
 
 def test_ideas_on_the_root_ask_for_the_form_that_is_parsed() -> None:
-    request = ideas_request(EMPTY, TARGET, None, 4)
+    request = ideas_request(EMPTY, TARGET, ROOT, 1)
     assert (request.role, request.target, request.parent) == (Role.IDEAS, "cpu", PROBLEM.root(RUN.arithmetic))
     assert (
         '{"ideas": [{"category": "...", "title": "...", "reasoning": "...", "predicted_speedup": 1.5}]}'
@@ -115,13 +139,14 @@ def test_ideas_on_the_root_ask_for_the_form_that_is_parsed() -> None:
 
 
 def test_ideas_on_a_candidate_know_its_source_its_line_and_all_outcomes() -> None:
-    tree, node = grown_tree()
-    prompt = ideas_request(tree, TARGET, node, 2).prompt
+    tree, node, _ = grown_tree()
+    prompt = ideas_request(tree, TARGET, Growth(node.candidate.id, 0, 2), 3).prompt
     assert node.candidate.source.strip() in prompt
     assert "Wider vectors (1.30x, 492.7 us) -> Two rows at once (1.60x, 400.3 us)" in prompt
     assert (
         "- **Wider vectors** (memory access; on the reference) [in the line of the kernel above]: "
-        "cpp: 1.30x, 492.7 us; triton: WRONG_VALUES: it ended WRONG_VALUES" in prompt
+        "reached 1.30x [1.29, 1.31]; cpp: 1.30x, 492.7 us; "
+        "triton: WRONG_VALUES: it ended WRONG_VALUES" in prompt
     )
     assert "- **Two rows at once** (memory access; on the kernel of 'Wider vectors')" in prompt
     assert "Against compile (640.5 us): 1.600x (95% interval 1.584 to 1.616)" in prompt
@@ -138,7 +163,7 @@ def test_ideas_on_a_candidate_know_its_source_its_line_and_all_outcomes() -> Non
     ],
 )
 def test_a_write_request_explains_its_language_and_the_contract(language: Language, needed: tuple[str, ...]) -> None:
-    request = write_request(EMPTY, TARGET, make_idea("x", "Wider vectors"), language)
+    request = write_request(EMPTY, TARGET, make_idea("x", "Wider vectors"), language, 1, None)
     assert (request.role, request.target, request.parent) == (
         Role.WRITE,
         language.value,
@@ -155,21 +180,22 @@ def test_a_write_request_explains_its_language_and_the_contract(language: Langua
 
 
 def test_a_write_request_shows_the_parent_and_the_best_one_in_its_own_language() -> None:
-    tree, node = grown_tree()
+    tree, node, _ = grown_tree()
     idea = make_idea(node.candidate.id)
-    own = make_candidate(source_text("1.1"), tree.ideas[0].idea, Language.TRITON)
-    tree = Tree(RUN, tree.ideas, (*tree.nodes, Node(2, own, passed(own, 1.1))), {})
-    same, other = (write_request(tree, TARGET, idea, language).prompt for language in (Language.CPP, Language.TRITON))
+    first = next(tree.ideas).idea
+    own = grow(tree, 2, made := make_candidate(source_text("1.1"), first, Language.TRITON), passed(made, 1.1))
+    same, other = (
+        write_request(tree, TARGET, idea, language, 3, own).prompt for language in (Language.CPP, Language.TRITON)
+    )
     assert node.candidate.source.strip() in same
-    assert own.source.strip() not in same
+    assert own.candidate.source.strip() not in same
     assert node.candidate.source.strip() in other
-    assert own.source.strip() in other
+    assert own.candidate.source.strip() in other
 
 
 def test_a_repair_request_shows_what_went_wrong() -> None:
-    tree, _ = grown_tree()
-    failed = tree.nodes[1]
-    request = repair_request(RUN, TARGET, tree.ideas[0].idea, failed)
+    tree, _, failed = grown_tree()
+    request = repair_request(tree, TARGET, failed)
     assert (request.role, request.target, request.parent) == (Role.REPAIR, "triton", failed.candidate.id)
     assert failed.candidate.source.strip() in request.prompt
     assert "- Outcome: WRONG_VALUES\n- Reason: it ended WRONG_VALUES" in request.prompt
@@ -216,9 +242,9 @@ def test_a_failed_trial_is_reported_in_the_lines_that_matter() -> None:
 
 def test_a_trial_in_one_line() -> None:
     candidate = make_candidate("x")
-    assert trial_line(None) == "not evaluated"
-    assert trial_line(untimed(candidate)) == "correct, not timed"
-    assert trial_line(passed(candidate, 2.0)) == "2.00x, 320.2 us"
+    assert score_line(None) == "not evaluated"
+    assert score_line(Score.of(untimed(candidate))) == "correct, not timed"
+    assert score_line(Score.of(passed(candidate, 2.0))) == "2.00x, 320.2 us"
 
 
 def test_a_long_log_is_cut_to_its_first_error_and_its_last_line() -> None:
@@ -248,7 +274,8 @@ def test_every_template_is_used() -> None:
     by_value = {f"lang-{language.value}" for language in Language}
     by_value |= {f"arithmetic-{arithmetic.value}" for arithmetic in Arithmetic}
     by_value |= {f"own-work-{own.value}" for own in OwnWork} | {"playbook-cpu", "playbook-cuda"}
-    literal = {"system", "facts", "contract", "ideas", "write", "repair", "again", "orientation"}
+    literal = {"system", "facts", "contract", "ideas", "write", "repair", "again", "orientation", "refine", "rewrite"}
+    literal |= {"repair-idea", "won"}
     assert stems == by_value | literal | {"parent-root", "parent-candidate"}
 
 

@@ -176,12 +176,14 @@ def test_a_resumed_run_of_any_strategy_chooses_as_if_it_had_not_stopped(ledger: 
 def test_a_kernel_near_its_bound_is_enough(ledger: Ledger) -> None:
     """209.8 us of 640.5 us is the bound: 2.9 times as fast is 95% of it."""
     tree, _ = tree_of(ledger, 2.8)
-    assert enough(tree) is None
+    assert enough(tree, TARGET) is None
     candidate = make_candidate(source_text("2.95"))
     tree.add_candidate(2, candidate)
     tree.add_trial(passed(candidate, 2.95))
-    assert enough(tree) == "a kernel reaches 97% of its roofline bound"
-    assert enough(tree.before(2)) is None
+    assert enough(tree, TARGET) == "a kernel reaches 97% of its roofline bound"
+    assert enough(tree.before(2), TARGET) is None
+    computes = TARGET.model_copy(update={"bound_by": "compute"})
+    assert enough(tree, computes) is None, "another algorithm may need fewer operations"
 
 
 @pytest.mark.parametrize(("last", "ends"), [(1.29, True), (1.30, True), (1.34, False)])
@@ -189,13 +191,13 @@ def test_rounds_without_a_faster_kernel_are_enough(ledger: Ledger, last: float, 
     """Intervals are 1% to each side: 1.30 and 1.32 overlap, 1.30 and 1.34 do not."""
     ratios = [1.30, *[1.2] * 4, *[1.1] * 5, *[1.0] * 4, last, 1.0]
     tree, _ = tree_of(ledger, *ratios, rounds=4)
-    assert (enough(tree) is not None) is ends
-    assert enough(tree.before(4)) is None, "three rounds are not yet four"
+    assert (enough(tree, TARGET) is not None) is ends
+    assert enough(tree.before(4), TARGET) is None, "three rounds are not yet four"
 
 
 def test_few_candidates_are_no_dry_rounds(ledger: Ledger) -> None:
     tree, _ = tree_of(ledger, *[1.3, 1.2, 1.1, 1.0] * 2, rounds=4)
-    assert enough(tree) is None
+    assert enough(tree, TARGET) is None
 
 
 def test_the_end_is_told(ledger: Ledger) -> None:
