@@ -122,6 +122,7 @@ class Pool:
             MachineFailure: this device failed, or another while this one waited, or is another machine than the others;
                 JudgeDied once the pool is closed. What was begun elsewhere comes to its end; what is asked for later is
                 begun.
+            ReferenceInvalid: as `target`, where the judge had yet to be opened.
         """
         job = _Job(candidate, asyncio.get_running_loop())
         self._add(job)

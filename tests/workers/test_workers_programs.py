@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -36,9 +37,15 @@ def _room(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnu
     monkeypatch.setattr(programs, "_has_room", room)
 
 
-def judges(temporary: Path) -> set[int]:
-    """Returns the programs of judges."""
-    return {pid for pid, module in processes(temporary).items() if module.endswith("verify.program")}
+def judges(temporary: Path, count: int) -> set[int]:
+    """Returns the programs of judges, of which there should be so many. One that was started just now has neither
+    environment nor command to be read for a moment, and is looked for again."""
+    deadline = time.monotonic() + 10
+    while True:
+        found = {pid for pid, module in processes(temporary).items() if module.endswith("verify.program")}
+        if len(found) == count or time.monotonic() > deadline:
+            return found
+        time.sleep(0.02)
 
 
 def judge_among(ready: Programs) -> LocalJudge:
@@ -57,12 +64,12 @@ def test_the_next_judge_is_opened_in_the_program_that_was_prepared(temporary: Pa
     with closing(Programs("cpu", Isolation.JAIL)) as ready:
         with judge_among(ready) as first:
             first.target()
-            assert len(judges(temporary)) == 2
-        (left,) = judges(temporary)
+            assert len(judges(temporary, 2)) == 2
+        (left,) = judges(temporary, 1)
         with judge_among(ready) as second:
             second.target()
-            assert left in judges(temporary)
-            assert len(judges(temporary)) == 2
+            assert left in judges(temporary, 2)
+            assert len(judges(temporary, 2)) == 2
             trial = second.evaluate(Candidate(source=TORCH_S_OWN, language=Language.CPP), timing=False)
             assert trial.checks
 
@@ -71,8 +78,8 @@ def test_the_next_judge_is_opened_in_the_program_that_was_prepared(temporary: Pa
 def test_one_that_has_died_is_replaced(temporary: Path) -> None:
     with closing(Programs("cpu", Isolation.JAIL)) as ready:
         ready.prepare()
-        (dead,) = judges(temporary)
+        (dead,) = judges(temporary, 1)
         os.kill(dead, signal.SIGKILL)
         with judge_among(ready) as judge:
             assert judge.target().problem == problem().name
-            assert dead not in judges(temporary)
+            assert dead not in judges(temporary, 1)
