@@ -41,8 +41,13 @@ from agentgen.records.chat import ChatReply, ChatRequest, Fault, Role
 _log = logging.getLogger(__name__)
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-DEFAULT_TEMPERATURE: Final[Mapping[Role, float]] = {Role.IDEAS: 0.8, Role.WRITE: 0.2, Role.REPAIR: 0.2}
-"""Ideas should differ from each other; code should run."""
+DEFAULT_TEMPERATURE: Final[Mapping[Role, float]] = {
+    Role.IDEAS: 0.8,
+    Role.WRITE: 0.2,
+    Role.REPAIR: 0.2,
+    Role.REFINE: 0.8,
+}
+"""Ideas should differ from each other, and so should programs that none in words came before; code should run."""
 _CONNECT_S: Final = 10.0
 _ATTEMPTS: Final = 6
 """Each may be a paid generation: one that timed out in silence."""

@@ -17,7 +17,7 @@ from genai_prices import Usage
 
 from agentgen.errors import ModelUnavailable
 from agentgen.models.chat import ChatModel
-from agentgen.models.client import OPENAI_URL, OpenAIModel
+from agentgen.models.client import DEFAULT_TEMPERATURE, OPENAI_URL, OpenAIModel
 from agentgen.records.chat import Role
 
 Serve = Callable[..., FaultServer]
@@ -49,6 +49,7 @@ def test_temperature_follows_the_role(serve: Serve) -> None:
     ask(model(server, temperature={Role.WRITE: 0.0}))
     ask(model(server, temperature={}))
     assert [seen.get("temperature") for seen in server.seen] == [0.8, 0.0, None]
+    assert DEFAULT_TEMPERATURE.keys() == set(Role)
 
 
 @pytest.mark.parametrize("name", ["retry-after", "retry-after-ms"])
