@@ -15,6 +15,11 @@ class ChatModel(Protocol):
         """Who answers, as shown to the user."""
         ...
 
+    async def kept(self, request: ChatRequest) -> ChatReply | None:
+        """Returns a reply to `request` that came and was never `taken`, because the process ended in between. It costs
+        nothing more; None where there is none."""
+        ...
+
     async def ask(self, request: ChatRequest) -> ChatReply:
         """Returns the model's answer, as it came; it may have a `fault`. Cancelled, it waits for nothing more.
 

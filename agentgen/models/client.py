@@ -45,9 +45,9 @@ DEFAULT_TEMPERATURE: Final[Mapping[Role, float]] = {
     Role.IDEAS: 0.8,
     Role.WRITE: 0.2,
     Role.REPAIR: 0.2,
-    Role.REFINE: 0.8,
+    Role.REFINE: 0.4,
 }
-"""Ideas should differ from each other, and so should programs that none in words came before; code should run."""
+"""Ideas should differ from each other; code should run; a program that no words came before should do both."""
 _CONNECT_S: Final = 10.0
 _ATTEMPTS: Final = 6
 """Each may be a paid generation: one that timed out in silence."""
@@ -97,6 +97,14 @@ class OpenAIModel:
         """The model, as the server names it."""
         return self._model
 
+    async def kept(self, request: ChatRequest) -> ChatReply | None:
+        """Returns what the journal has; see `models.chat`.
+
+        Raises:
+            ModelUnavailable: the journal cannot be read.
+        """
+        return self._journal.reply(request.id) if self._journal else None
+
     async def ask(self, request: ChatRequest) -> ChatReply:
         """Returns the model's answer, with a `fault` where it is not whole: it was paid all the same.
 
@@ -106,9 +114,6 @@ class OpenAIModel:
         """
         if self._journal is None:
             return await self._asked(request, Page(None))
-        kept = self._journal.reply(request.id)
-        if kept is not None:
-            return kept
         with self._journal.page(request.id) as page:
             return await self._asked(request, page)
 

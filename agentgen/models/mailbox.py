@@ -36,6 +36,10 @@ class MailboxModel:
         """Always `mailbox`; a reply may name its author in its front matter."""
         return ANONYMOUS
 
+    async def kept(self, request: ChatRequest) -> ChatReply | None:
+        """Returns nothing: all that ever came is still there to be asked for."""
+        return None
+
     async def ask(self, request: ChatRequest) -> ChatReply:
         """Returns the reply when it is there; else leaves the request (once).
 

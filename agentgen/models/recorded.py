@@ -61,6 +61,10 @@ class RecordedModel:
         """For example `recorded (large language model, through the mailbox, 2026-11-21)`."""
         return self._recorded(self.provenance.model)
 
+    async def kept(self, request: ChatRequest) -> ChatReply | None:
+        """Returns nothing: all that ever came is still there to be asked for."""
+        return None
+
     async def ask(self, request: ChatRequest) -> ChatReply:
         """Returns the recorded reply; it costs nothing (again).
 

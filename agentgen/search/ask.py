@@ -7,7 +7,8 @@
 
 Where a model gives up, nothing more is sent, but what is under way is waited for: it is paid for.
 
-A process may be killed between the model's answer and its commit: models keep what they got until it is `taken`.
+A process may be killed between a model's answer and its commit: models keep what they got until it is `taken`, and
+such a reply is taken before anything is sent, under whatever cap.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final, TypeVar
 import anyio
 
 from agentgen.errors import ModelUnavailable, NothingRecorded, ReplyPending
+from agentgen.models.chat import ChatModel
 from agentgen.models.roster import Roster
 from agentgen.records.chat import ChatReply, ChatRequest
 from agentgen.records.events import BranchEnded, Event
@@ -106,35 +108,41 @@ class Asker:
         return Missing.ENDED
 
     async def _reply(self, request: ChatRequest, asked: Event | None) -> ChatReply:
+        model = self._roster.chosen(request.role, request.id)
         stored = self._ledger.reply(self._run_id, request.id)
         if stored is not None:
             if asked is not None:
                 self._watch(asked)
+            await model.taken(request)  # once more: the process may have ended before it was told
             return stored
-        async with self._room:
-            if self.failure is not None or not self._budget.may_send(request):
-                raise _NotSent
-            if asked is not None:
-                self._watch(asked)
-            return await self._sent(request)
-
-    async def _sent(self, request: ChatRequest) -> ChatReply:
-        model = self._roster.chosen(request.role, request.id)
-        self._ledger.add_request(self._run_id, request)
-        self._budget.sent(request)
         try:
-            reply = await model.ask(request)
+            reply = await model.kept(request)
+            if reply is None:
+                async with self._room:
+                    reply = await self._asked(model, request, asked)
+            elif asked is not None:
+                self._watch(asked)
         except ModelUnavailable as error:
             self._budget.lost(request)
             self.failure = self.failure or error
             raise _NotSent from error
-        except NothingRecorded:
-            self._budget.lost(request)
-            raise
         self._ledger.add_reply(self._run_id, request, reply)
         await model.taken(request)
         self._budget.answered(request, reply)
         return reply
+
+    async def _asked(self, model: ChatModel, request: ChatRequest, asked: Event | None) -> ChatReply:
+        if self.failure is not None or not self._budget.may_send(request):
+            raise _NotSent
+        if asked is not None:
+            self._watch(asked)
+        self._ledger.add_request(self._run_id, request)
+        self._budget.sent(request)
+        try:
+            return await model.ask(request)
+        except NothingRecorded:
+            self._budget.lost(request)
+            raise
 
 
 def _again(first: ChatRequest, attempt: int, refusal: Unusable) -> ChatRequest:

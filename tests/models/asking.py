@@ -23,8 +23,12 @@ def model(server: FaultServer, name: str = "m", **settings: Any) -> OpenAIModel:
 
 
 def ask(asked: ChatModel, request: ChatRequest = REQUEST) -> ChatReply:
-    """Returns the reply, in an event loop of its own."""
-    return anyio.run(asked.ask, request)
+    """Returns the reply, in an event loop of its own, as the search asks for it: what was kept first."""
+
+    async def put() -> ChatReply:
+        return await asked.kept(request) or await asked.ask(request)
+
+    return anyio.run(put)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -201,6 +201,10 @@ class ScriptedModel:
         self.requests: list[ChatRequest] = []
         self.answered: Counter[str] = Counter()
 
+    async def kept(self, request: ChatRequest) -> ChatReply | None:
+        """Implements `ChatModel`."""
+        return None
+
     async def ask(self, request: ChatRequest) -> ChatReply:
         """Implements `ChatModel`."""
         self.requests.append(request)

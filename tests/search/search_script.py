@@ -106,3 +106,16 @@ def contents(ledger: Ledger) -> tuple[object, ...]:
         ledger.trials("run-1"),
         ledger.exchanges("run-1"),
     )
+
+
+def trees(ledger: Ledger) -> tuple[object, ...]:
+    """Returns what the ledger holds of the run without what a race or a clock decides: the order in which things came,
+    and how long a model took."""
+    exchanges = ledger.exchanges("run-1")
+    return (
+        ledger.run("run-1"),
+        {row.idea.id: row for row in ledger.ideas("run-1")},
+        {row.candidate.id: row for row in ledger.candidates("run-1")},
+        {trial.candidate: trial for trial in ledger.trials("run-1")},
+        {one.request.id: (one.request, one.ended, one.reply and one.reply.text) for one in exchanges},
+    )

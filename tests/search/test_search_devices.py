@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from search_factories import TARGET, ReplayJudge, ScriptedModel, make_run, verdict_of
-from search_script import DONE, PLAN, WHOLE, contents, ignore, script, search, told
+from search_script import DONE, PLAN, WHOLE, ignore, script, search, told, trees
 
 from agentgen.errors import DeviceNotFound, JudgeDied
 from agentgen.models.roster import Roster
@@ -62,18 +62,6 @@ class Device:
     def stop(self) -> None: ...
 
     def close(self) -> None: ...
-
-
-def trees(ledger: Ledger) -> tuple[object, ...]:
-    """Returns all that the ledger holds but the order in which it came, which is a race's."""
-    run, ideas, candidates, trials, exchanges = ledger.run("run-1"), *contents(ledger)[1:]
-    return (
-        run,
-        {row.idea.id: row for row in ideas},
-        {row.candidate.id: row for row in candidates},
-        {trial.candidate: trial for trial in trials},
-        {exchange.request.id: exchange for exchange in exchanges},
-    )
 
 
 def go_on(ledger: Ledger, pool: Pool, watch: Callable[[events.Event], None] = ignore) -> SearchResult:
