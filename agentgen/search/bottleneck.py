@@ -14,6 +14,7 @@ from enum import StrEnum
 from agentgen.records.machine import Target
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Trial
+from agentgen.search.kernels import hints
 
 _NEAR = 0.6
 """Share of a ceiling from which on that resource is said to bind. The ceilings are measured, and a library's kernels
@@ -105,10 +106,11 @@ def _words(found: Resource, target: Target, trial: Trial) -> str:
         count = f" ({launches:.3g} a call)" if launches else ""
         return f"launches{count}. Starting kernels, and the gaps between them, take much of it; fewer of them help"
     if found is Resource.LATENCY:
+        seen = ", ".join(hints(trial))
         return (
             "latency. No ceiling is near, so something waits (too few or stalled warps or threads, dependent loads, "
             "barriers, a last wave) or more is done than must be (bytes read again or in part, bank conflicts, "
-            "instructions that are no multiply-adds)"
+            "instructions that are no multiply-adds)" + (f". Seen: {seen}" if seen else "")
         )
     if found is Resource.MEMORY:
         return "memory. Fewer bytes help, or a smoother stream of them; arithmetic is not what it waits for"

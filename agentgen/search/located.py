@@ -22,6 +22,8 @@ _QUOTED = re.compile(r"\s*\d+ \| (.*)")
 _CARET = re.compile(r"\s*\^[~^]*\s*")
 _ASSEMBLED = re.compile(r"PTX line (\d+) `(.*)` is from candidate\.(cu)\((\d+)\): (.*)")
 _TRITON = re.compile(r".*\bat (\d+):\d+:")
+_PASS = re.compile(r".*/candidate\.py:(\d+):\d+: (error: .*|note: Pipeline failed .*)")
+"""Of the passes behind Triton's front end: they know the file's own lines."""
 _FRAME = re.compile(r'\s*File ".*\bcandidate\.py", line (\d+), in (.*)')
 _NO_PYTHON = re.compile(r"the source is no Python: line (\d+): (.*)")
 
@@ -49,6 +51,7 @@ def located(source: str, said: str) -> list[str]:
     file, lines = source.split("\n"), said.split("\n")
     calls = [line for line, _ in _frames(file, lines)]
     found = list(_compiled(source, list(_complaints(lines)), calls)) or list(_of_triton(source, file, lines))
+    found += [(int(match[1]), match[2]) for match in map(_PASS.fullmatch, lines) if match]
     found += [(int(number), f"error: {text}") for number, text in _NO_PYTHON.findall(said)]
     return _entries(file, found)
 

@@ -210,6 +210,16 @@ def test_tritons_compiler_counts_from_the_def(tmp_path: Path) -> None:
     assert located(source, text.split("Traceback")[0]) == [expected], "as in trials without a traceback"
 
 
+def test_an_error_of_tritons_passes_is_on_stderr(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    store = "tl.store(x_ptr + at, 1.0, mask=at < n)"
+    asm = 'tl.inline_asm_elementwise("add $0, $1, $1;", "=r,r", [at], dtype=tl.int32, is_pure=True, pack=3)'
+    source = TRITON.replace("tl.arange(0, 100)", "tl.arange(0, BLOCK)").replace(store, f"tl.store(x_ptr + at, {asm})")
+    reason = said(source + COMPILE.format(kernel="ragged"), tmp_path)
+    (line,) = numbered(source, "pack=3")
+    (entry,) = located(source, f"{reason}\n{capfd.readouterr().err}")
+    assert entry.startswith(f"line {line}: error: number of input elements 128 must be a multiple of the op's packed")
+
+
 def test_an_error_in_a_function_that_a_triton_kernel_calls(tmp_path: Path) -> None:
     source = TRITON + COMPILE.format(kernel="outer.fn")
     inside, call = numbered(source, "tl.foo(x)", "helper(tl.load")
