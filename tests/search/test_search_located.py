@@ -96,6 +96,21 @@ def test_inline_assembly_that_ptxas_refuses(tmp_path: Path) -> None:
     assert found.endswith(f'{line} | asm volatile("bogus.op;");')
 
 
+@pytest.mark.usefixtures("nvrtc", "gpp")
+@pytest.mark.parametrize("kind", ["cuda", "cpp"])
+@pytest.mark.parametrize(
+    "line",
+    ["\tx[0] =\tfoo(1);", "  x[0] = " + "x[1] + " * 60 + "foo(1);", "  x[0] = foo(1); // é"],
+    ids=["tabs", "longer than is kept", "letters of two bytes"],
+)
+def test_lines_that_compilers_show_otherwise(kind: str, line: str, tmp_path: Path) -> None:
+    mark = " __global__" if kind == "cuda" else ""
+    source = f'{HEAD}k = jit.{kind}(r"""extern "C"{mark} void f(float* x) {{\n{line}\n}}\n""")\n'
+    (found,) = located(source, said(source, tmp_path))
+    assert found.startswith("line 5: error: ")
+    assert found.endswith(f"\n5 | {line.strip()}")
+
+
 @pytest.mark.usefixtures("gpp")
 def test_gpp_counts_from_the_text_that_it_is_given(tmp_path: Path) -> None:
     source = HEAD + (
