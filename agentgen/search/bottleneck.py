@@ -104,7 +104,7 @@ def _words(found: Resource, target: Target, trial: Trial) -> str:
     if found is Resource.LAUNCH:
         launches = sum(kernel.launches for kernel in trial.profile)
         count = f" ({launches:.3g} a call)" if launches else ""
-        return f"launches{count}. Starting kernels, and the gaps between them, take much of it; fewer of them help"
+        return f"launches{count}. Starting kernels, and the gaps between them, take much of a call; fewer help"
     if found is Resource.LATENCY:
         seen = ", ".join(hints(trial))
         return (
@@ -113,7 +113,7 @@ def _words(found: Resource, target: Target, trial: Trial) -> str:
             "instructions that are no multiply-adds)" + (f". Seen: {seen}" if seen else "")
         )
     if found is Resource.MEMORY:
-        return "memory. Fewer bytes help, or a smoother stream of them; arithmetic is not what it waits for"
+        return "memory. Fewer bytes help, or a smoother stream of them"
     if found is Resource.FLOATING_POINT and Arithmetic.TF32 in target.ceilings.matmul_flops_per_s:
         return "floating-point units, if its products are fp32 multiply-adds; if they are on tensor cores, latency"
     return f"{found.value}. Fewer or cheaper operations help, or a pipeline that feeds them without gaps"
