@@ -30,10 +30,10 @@ _BUSY = 0.6
 
 
 _WAITS = {
-    "cuda": "something waits (too few or stalled warps, dependent loads, barriers, a last wave) or more is done than must "
-    "be (bytes read again or in part, bank conflicts, instructions that are no multiply-adds)",
-    "cpu": "something waits (chains of dependent operations, cache misses, page faults of fresh memory, idle threads) or "
-    "more is done than must be (lines read again or in part, scalar code, instructions that are no multiply-adds)",
+    "cuda": "something waits (too few or stalled warps, dependent loads, barriers, a last wave) or more is done than "
+    "must be (bytes read again or in part, bank conflicts, instructions that are no multiply-adds)",
+    "cpu": "something waits (chains of dependent operations, cache misses, page faults of fresh memory, idle threads) "
+    "or more is done than must be (lines read again or in part, scalar code, instructions that are no multiply-adds)",
 }
 
 
