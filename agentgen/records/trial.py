@@ -143,7 +143,7 @@ class BuildReport(Record):
 
 
 class KernelProfile(Record):
-    """One kernel on the GPU, at the timed workload, as CUPTI saw it in a guest that was not timed."""
+    """One kernel on the GPU, at the timed workload, as CUPTI saw it in a guest that was not timed: its claim."""
 
     kernel: str
     """As the linker knows it."""

@@ -38,6 +38,8 @@ def findings(trial: Trial, *, all_accuracy: bool = False, explanations: Explanat
         parts.append(Text(f"accuracy class reached everywhere: {_class(trial)}"))
     if trial.build:
         parts.append(_build(trial))
+    if trial.profile:
+        parts.append(_profile(trial))
     if trial.timing:
         parts.append(Text(_timing(trial.timing, trial.roofline_fraction)))
     elif trial.accepted:
@@ -48,7 +50,7 @@ def findings(trial: Trial, *, all_accuracy: bool = False, explanations: Explanat
         parts.append(_neighbours(trial))
     if trial.log and not trial.accepted:
         parts += [
-            Text("what the candidate printed last (shown, not trusted):", style="dim"),
+            Text("what the candidate printed and raised last (shown, not trusted):", style="dim"),
             Text(trial.log, style="dim"),
         ]
     stages = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in trial.seconds.items())
@@ -134,6 +136,17 @@ def _build(trial: Trial) -> Table:
     for kernel in trial.build:
         numbers = (kernel.registers, kernel.spill_bytes, kernel.shared_bytes)
         shown.add_row(kernel.kernel, *(figures.NOT_MEASURED if number is None else str(number) for number in numbers))
+    return shown
+
+
+def _profile(trial: Trial) -> Table:
+    title = "device time by kernel, in an instrumented guest"
+    shown = table(title, "kernel", "launches a call", "us a call", "share", "threads", "blocks", "registers")
+    for kernel in trial.profile:
+        numbers = (kernel.threads, kernel.blocks, kernel.registers)
+        told = (figures.NOT_MEASURED if number is None else str(number) for number in numbers)
+        share = figures.percent(kernel.share)
+        shown.add_row(kernel.kernel, f"{kernel.launches:.3g}", f"{kernel.us:.4g}", share, *told)
     return shown
 
 

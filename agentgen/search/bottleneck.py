@@ -14,6 +14,8 @@ from enum import StrEnum
 from agentgen.records.machine import Target
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Trial
+from agentgen.search.facts import us
+from agentgen.search.kernels import hints
 
 _NEAR = 0.6
 """Share of a ceiling from which on that resource is said to bind. The ceilings are measured, and a library's kernels
@@ -25,6 +27,14 @@ _LAUNCH_US = {"cuda": 3.0, "cpu": 5.0}
 """An empty kernel in a full queue takes 3 us of an H200; a parallel region of OpenMP some microseconds of a CPU."""
 _BUSY = 0.6
 """Kernels that fill less of a call than this leave the rest of it to the gaps between them."""
+
+
+_WAITS = {
+    "cuda": "something waits (too few or stalled warps, dependent loads, barriers, a last wave) or more is done than "
+    "must be (bytes read again or in part, bank conflicts, instructions that are no multiply-adds)",
+    "cpu": "something waits (chains of dependent operations, cache misses, page faults of fresh memory, idle threads) "
+    "or more is done than must be (lines read again or in part, scalar code, instructions that are no multiply-adds)",
+}
 
 
 class Resource(StrEnum):
@@ -56,7 +66,7 @@ def bottleneck_lines(target: Target, trial: Trial) -> Iterator[str]:
     time_us = trial.timing.median_us
     shares = _shares(target, time_us)
     times = time_us / target.bound_us if target.bound_us else 0.0
-    yield f"- Floor: {target.bound_us:.4g} us, by {target.bound_by}; the kernel takes {times:.3g} times that"
+    yield f"- Floor: {us(target.bound_us)} us, by {target.bound_by}; the kernel takes {times:.3g} times that"
     must = target.bytes_moved / time_us / 1e3
     rates = f"{must:.4g} GB/s of the bytes it must move, {shares[Resource.MEMORY]:.0%} of the copy rate"
     units = [f"{share:.0%} of {_ceiling(unit, target)}" for unit, share in shares.items() if unit != Resource.MEMORY]
@@ -103,15 +113,14 @@ def _words(found: Resource, target: Target, trial: Trial) -> str:
     if found is Resource.LAUNCH:
         launches = sum(kernel.launches for kernel in trial.profile)
         count = f" ({launches:.3g} a call)" if launches else ""
-        return f"launches{count}. Starting kernels, and the gaps between them, take much of it; fewer of them help"
+        return f"launches{count}. Starting kernels, and the gaps between them, take much of a call; fewer help"
     if found is Resource.LATENCY:
-        return (
-            "latency. No ceiling is near, so something waits (too few or stalled warps or threads, dependent loads, "
-            "barriers, a last wave) or more is done than must be (bytes read again or in part, bank conflicts, "
-            "instructions that are no multiply-adds)"
+        seen = ", ".join(hints(trial))
+        return f"latency. No ceiling is near, so {_WAITS[target.machine.device_type]}" + (
+            f". Seen: {seen}" if seen else ""
         )
     if found is Resource.MEMORY:
-        return "memory. Fewer bytes help, or a smoother stream of them; arithmetic is not what it waits for"
+        return "memory. Fewer bytes help, or a smoother stream of them"
     if found is Resource.FLOATING_POINT and Arithmetic.TF32 in target.ceilings.matmul_flops_per_s:
         return "floating-point units, if its products are fp32 multiply-adds; if they are on tensor cores, latency"
     return f"{found.value}. Fewer or cheaper operations help, or a pipeline that feeds them without gaps"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from agentgen.records.machine import Target
 from agentgen.records.trial import Outcome, Trial
 from agentgen.search.bottleneck import bottleneck_lines
+from agentgen.search.facts import us
 from agentgen.search.kernels import build_lines, profile_lines
 from agentgen.search.located import located, raised
 
@@ -80,10 +81,10 @@ def _times(trial: Trial) -> Iterator[str]:
             yield "- Correct, but not timed on this machine"
         return
     timing = trial.timing
-    yield f"- Time: {timing.median_us:.4g} us (quartiles {timing.low_us:.4g} to {timing.high_us:.4g})"
+    yield f"- Time: {us(timing.median_us)} us (quartiles {us(timing.low_us)} to {us(timing.high_us)})"
     for speedup in trial.speedups:
         yield (
-            f"- Against {speedup.baseline} ({speedup.baseline_us:.4g} us): {speedup.ratio:.3f}x "
+            f"- Against {speedup.baseline} ({us(speedup.baseline_us)} us): {speedup.ratio:.3f}x "
             f"(95% interval {speedup.low:.3f} to {speedup.high:.3f})"
         )
     if trial.roofline_fraction is not None:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 
 from agentgen.records.machine import Machine
 from agentgen.records.trial import BuildReport, KernelProfile, Trial
-from agentgen.search.occupancy import occupancy
+from agentgen.search.occupancy import Occupancy, occupancy
 
 _BUILDS = 12
 _PROFILES = 6
 _NAME_CHARACTERS = 60
+_FEW = 0.25
+"""Share of the warps that a multiprocessor can hold. Kernels on tensor cores do well with less; those see no hint, for
+they reach their ceiling."""
 
 
 def build_lines(trial: Trial) -> Iterator[str]:
@@ -36,6 +39,19 @@ def profile_lines(trial: Trial) -> Iterator[str]:
         yield f"  - and {len(trial.profile) - _PROFILES} further kernels, {rest:.0%}"
 
 
+def hints(trial: Trial) -> Iterator[str]:
+    """Yields what, in these figures, may make a kernel wait: spills, few blocks, few warps of the longest kernel."""
+    spilled = sum(build.spill_bytes or 0 for build in trial.build)
+    if spilled:
+        yield f"{spilled} bytes of registers are spilled"
+    for kernel in trial.profile[:1]:
+        if kernel.blocks and kernel.blocks < trial.machine.cores:
+            yield f"{kernel.blocks} blocks for {trial.machine.cores} multiprocessors"
+        found = _occupancy(kernel, trial.machine)
+        if found is not None and found.share < _FEW:
+            yield f"{found.warps} of {found.most_warps} warps fit on a multiprocessor"
+
+
 def _known(build: BuildReport) -> str:
     figures = (
         ("registers", build.registers),
@@ -58,12 +74,16 @@ def _launch(kernel: KernelProfile) -> Iterator[str]:
 
 def _fit(kernel: KernelProfile, machine: Machine) -> Iterator[str]:
     """Yields the occupancy that launch and registers allow, and how many waves of blocks that makes."""
-    if kernel.threads is None or kernel.registers is None or kernel.shared_bytes is None:
-        return
-    found = occupancy(machine.compute_capability, kernel.threads, kernel.registers, kernel.shared_bytes)
+    found = _occupancy(kernel, machine)
     if found is None:
         return
     full = f"{found.warps} of {found.most_warps} warps fit on a multiprocessor"
     yield full if found.share == 1 else f"{full}, limited by {found.limit}"
     if kernel.blocks:
         yield f"{kernel.blocks / (found.blocks * machine.cores):.2g} waves of blocks"
+
+
+def _occupancy(kernel: KernelProfile, machine: Machine) -> Occupancy | None:
+    if kernel.threads is None or kernel.registers is None or kernel.shared_bytes is None:
+        return None
+    return occupancy(machine.compute_capability, kernel.threads, kernel.registers, kernel.shared_bytes)

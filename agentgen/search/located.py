@@ -17,11 +17,15 @@ from dataclasses import dataclass
 from agentgen.search.literals import Literal, literals
 
 MOST = 8
+_CUT = 150
+"""Characters of a line from which on its end may be missing: `agentgen.jit` cuts what a compiler shows at 200."""
 _COMPILED = re.compile(r"candidate\.(cu|cpp)(?:\((\d+)\)|:(\d+):\d+): (.*)")
 _QUOTED = re.compile(r"\s*\d+ \| (.*)")
 _CARET = re.compile(r"\s*\^[~^]*\s*")
 _ASSEMBLED = re.compile(r"PTX line (\d+) `(.*)` is from candidate\.(cu)\((\d+)\): (.*)")
 _TRITON = re.compile(r".*\bat (\d+):\d+:")
+_PASS = re.compile(r".*/candidate\.py:(\d+):\d+: (error: .*|note: Pipeline failed .*)")
+"""Of the passes behind Triton's front end: they know the file's own lines."""
 _FRAME = re.compile(r'\s*File ".*\bcandidate\.py", line (\d+), in (.*)')
 _NO_PYTHON = re.compile(r"the source is no Python: line (\d+): (.*)")
 
@@ -48,7 +52,10 @@ def located(source: str, said: str) -> list[str]:
     """
     file, lines = source.split("\n"), said.split("\n")
     calls = [line for line, _ in _frames(file, lines)]
-    found = list(_compiled(source, list(_complaints(lines)), calls)) or list(_of_triton(source, file, lines))
+    complaints = list(_complaints(lines))
+    complaints = [complaint for complaint in complaints if complaint.kind == complaints[0].kind]
+    found = list(_compiled(source, complaints, calls)) or list(_of_triton(source, file, lines))
+    found += [(int(match[1]), match[2]) for match in map(_PASS.fullmatch, lines) if match]
     found += [(int(number), f"error: {text}") for number, text in _NO_PYTHON.findall(said)]
     return _entries(file, found)
 
@@ -90,7 +97,8 @@ def _below(lines: list[str]) -> tuple[str, tuple[str, ...]]:
             return quoted[1].strip(), ()
         if index and _CARET.fullmatch(line):
             return block[index - 1].strip(), tuple(text.strip() for text in block[: index - 1] + block[index + 1 :])
-    return "", tuple(line.strip() for line in block)
+    long = [line.strip() for line in block if len(line) >= _CUT]  # so long that its caret was cut off
+    return (long[-1] if long else ""), tuple(line.strip() for line in block if len(line) < _CUT)
 
 
 def _compiled(source: str, complaints: list[Complaint], frames: list[int]) -> Iterator[tuple[int, str]]:
@@ -124,12 +132,12 @@ def _meant(calls: list[Literal], complaints: list[Complaint], frames: list[int])
 
 
 def _shows(literal: Literal, complaints: list[Complaint]) -> bool:
-    """Whether the text has everywhere what the compiler shows. The end of a long line is cut off by `agentgen.jit`."""
+    """Whether the text has everywhere what the compiler shows."""
     for complaint in complaints:
-        if complaint.line > len(literal.text):
+        if not 0 < complaint.line <= len(literal.text):
             return False
-        line = literal.text[complaint.line - 1].strip()
-        if line != complaint.quote and (len(complaint.quote) < 150 or not line.startswith(complaint.quote)):
+        line, quote = (" ".join(text.split()) for text in (literal.text[complaint.line - 1], complaint.quote))
+        if line != quote and (len(quote) < _CUT or not line.startswith(quote)):
             return False
     return True
 

@@ -25,6 +25,8 @@ from agentgen.verify.session import Session
 from agentgen.verify.timing import SHORT_US, Race, summarise
 
 _LOG_CHARACTERS = 4000
+_TRACEBACK_CHARACTERS = 6000
+"""The cause stands first in it, and a guest sends no more than this."""
 OnStage = Callable[[Stage], None]
 
 
@@ -251,9 +253,9 @@ class Evaluation:
 
 def _log(sessions: Sequence[Session]) -> str:
     """Returns the end of what the first guest wrote, and the end of the traceback of the one that failed."""
-    texts = [sessions[0].guest.log] if sessions else []
-    texts += [session.traceback for session in sessions if session.traceback]
-    return "\n".join(shown(text[-_LOG_CHARACTERS:]) for text in texts if text)
+    texts = [sessions[0].guest.log[-_LOG_CHARACTERS:]] if sessions else []
+    texts += [session.traceback[-_TRACEBACK_CHARACTERS:] for session in sessions]
+    return "\n".join(shown(text) for text in texts if text)
 
 
 def _compiled_only(builds: tuple[BuildReport, ...]) -> str:

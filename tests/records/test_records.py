@@ -93,6 +93,12 @@ def test_a_trial_comes_back_from_json_as_it_was() -> None:
     assert Trial.model_validate(json.loads(json.dumps(whole.model_dump(mode="json")))) == whole
 
 
+def test_a_trial_that_was_stored_before_there_were_profiles_still_loads() -> None:
+    older = trial(timing=TIMING).model_dump()
+    assert older.pop("profile") == ()
+    assert Trial.model_validate(older) == trial(timing=TIMING)
+
+
 def test_an_unknown_field_is_refused_not_ignored() -> None:
     with pytest.raises(ValidationError, match="extra"):
         Trial.model_validate({**trial().model_dump(), "timing_ms": 3})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from report_records import accuracy, candidate, failed, idea, passed, with_neighbours
 from rich.console import Console
 
-from agentgen.records.trial import BuildReport, Check, Outcome, Trial
+from agentgen.records.trial import BuildReport, Check, KernelProfile, Outcome, Trial
 from agentgen.report.trial import findings, trial_json
 
 CANDIDATE = candidate("source", idea("Tile the output"))
@@ -31,6 +31,13 @@ def test_an_accepted_kernel_is_shown_with_all_evidence() -> None:
     assert "on AMD EPYC 9554" in text
     (kernel,) = (line.split() for line in text.splitlines() if line.startswith(" conv "))
     assert kernel == ["conv", "40", "0", "–"]
+
+
+def test_device_time_by_kernel_is_shown_where_a_gpu_told_it() -> None:
+    profile = (KernelProfile(kernel="conv", launches=2.0, us=210.44, share=0.96, threads=256, registers=128),)
+    text = shown(passed(CANDIDATE, 2.0, 1.9, 2.1).model_copy(update={"profile": profile}))
+    (kernel,) = (line.split() for line in text.splitlines() if line.startswith(" conv "))
+    assert kernel == ["conv", "2", "210.4", "96%", "256", "–", "128"]
 
 
 def test_a_check_that_decided_nothing_is_neither_ok_nor_failed() -> None:

@@ -32,6 +32,12 @@ def timed(median_us: float, *profile: KernelProfile) -> Trial:
     return trial.model_copy(update={"timing": timing, "profile": profile, "machine": H200})
 
 
+def test_hints_are_given_where_it_waits() -> None:
+    few = KernelProfile(kernel="k", launches=1, us=8000.0, share=1.0, threads=256, blocks=16)
+    *_, line = bottleneck_lines(target(Arithmetic.FP32, *SOFTMAX), timed(8065.0, few))
+    assert line.endswith("instructions that are no multiply-adds). Seen: 16 blocks for 132 multiprocessors")
+
+
 def kernel(launches: float, us: float) -> KernelProfile:
     return KernelProfile(kernel="k", launches=launches, us=us, share=1.0)
 

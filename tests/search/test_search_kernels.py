@@ -3,7 +3,7 @@ from __future__ import annotations
 from search_factories import make_candidate, passed
 
 from agentgen.records.trial import BuildReport, KernelProfile, Trial
-from agentgen.search.kernels import build_lines, profile_lines
+from agentgen.search.kernels import build_lines, hints, profile_lines
 
 CONV = KernelProfile(
     kernel="conv", launches=1, us=210.44, share=0.96, threads=256, blocks=1056, registers=128, shared_bytes=49152,
@@ -48,3 +48,13 @@ def test_what_a_compiler_told() -> None:
     lines = list(build_lines(on_h200(build=(BuildReport(kernel="of_cpp"), *builds))))
     assert lines[0] == "- Kernel `k0`: 0 registers, 0 bytes of spills"
     assert lines[-1] == "- and 2 further kernels"
+
+
+def test_hints_at_what_makes_a_kernel_wait() -> None:
+    assert list(hints(on_h200(CONV))) == []
+    few = CONV.model_copy(update={"blocks": 16, "registers": 255, "shared_bytes": 0})
+    assert list(hints(on_h200(few, build=(BuildReport(kernel="conv", spill_bytes=96),)))) == [
+        "96 bytes of registers are spilled",
+        "16 blocks for 132 multiprocessors",
+        "8 of 64 warps fit on a multiprocessor",
+    ]

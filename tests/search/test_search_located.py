@@ -96,6 +96,21 @@ def test_inline_assembly_that_ptxas_refuses(tmp_path: Path) -> None:
     assert found.endswith(f'{line} | asm volatile("bogus.op;");')
 
 
+@pytest.mark.usefixtures("nvrtc", "gpp")
+@pytest.mark.parametrize("kind", ["cuda", "cpp"])
+@pytest.mark.parametrize(
+    "line",
+    ["\tx[0] =\tfoo(1);", "  x[0] = " + "x[1] + " * 60 + "foo(1);", "  x[0] = foo(1); // é"],
+    ids=["tabs", "longer than is kept", "letters of two bytes"],
+)
+def test_lines_that_compilers_show_otherwise(kind: str, line: str, tmp_path: Path) -> None:
+    mark = " __global__" if kind == "cuda" else ""
+    source = f'{HEAD}k = jit.{kind}(r"""extern "C"{mark} void f(float* x) {{\n{line}\n}}\n""")\n'
+    (found,) = located(source, said(source, tmp_path))
+    assert found.startswith("line 5: error: ")
+    assert found.endswith(f"\n5 | {line.strip()}")
+
+
 @pytest.mark.usefixtures("gpp")
 def test_gpp_counts_from_the_text_that_it_is_given(tmp_path: Path) -> None:
     source = HEAD + (
@@ -208,6 +223,16 @@ def test_tritons_compiler_counts_from_the_def(tmp_path: Path) -> None:
     expected = f"line {line}: error: arange's range must be a power of 2\n{line} | at = tl.arange(0, 100)"
     assert located(source, text) == [expected]
     assert located(source, text.split("Traceback")[0]) == [expected], "as in trials without a traceback"
+
+
+def test_an_error_of_tritons_passes_is_on_stderr(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    store = "tl.store(x_ptr + at, 1.0, mask=at < n)"
+    asm = 'tl.inline_asm_elementwise("add $0, $1, $1;", "=r,r", [at], dtype=tl.int32, is_pure=True, pack=3)'
+    source = TRITON.replace("tl.arange(0, 100)", "tl.arange(0, BLOCK)").replace(store, f"tl.store(x_ptr + at, {asm})")
+    reason = said(source + COMPILE.format(kernel="ragged"), tmp_path)
+    (line,) = numbered(source, "pack=3")
+    (entry,) = located(source, f"{reason}\n{capfd.readouterr().err}")
+    assert entry.startswith(f"line {line}: error: number of input elements 128 must be a multiple of the op's packed")
 
 
 def test_an_error_in_a_function_that_a_triton_kernel_calls(tmp_path: Path) -> None:

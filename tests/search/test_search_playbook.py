@@ -17,9 +17,9 @@ from agentgen.search.write import write_request
 
 NOTES_BYTES = 4_000
 """About 1,000 tokens: what one category's notes may cost in each request for code."""
-WRITE_BYTES = 20_000
-"""About 5,000 tokens: a request for code with its rules, less what the problem, the idea and the parent add."""
-IDEAS_BYTES = 14_000
+WRITE_BYTES = 16_000
+"""About 4,000 tokens: a request for code with its rules, less what the problem, the idea and the parent add."""
+IDEAS_BYTES = 10_500
 
 NAMES = [f"{category.name.lower()}-{device}" for category in Category for device in ("cpu", "cuda")]
 RUN = make_run(Plan(), languages=tuple(Language))

@@ -401,6 +401,12 @@ def test_crashes_have_a_name(judge: LocalJudge, forward: str, outcome: Outcome, 
     refused(cpp(judge, forward), outcome, said)
 
 
+def test_where_it_raised_is_in_the_log(judge: LocalJudge) -> None:
+    log = cpp(judge, "raise ValueError('by intention')").log.rstrip().split("\n")
+    assert log[-1] == "ValueError: by intention"
+    assert any("/candidate.py" in line and "in forward" in line for line in log)
+
+
 @pytest.mark.parametrize("past", [16, 1000], ids=["64 bytes", "4,000 bytes"])
 def test_reading_past_the_end_of_an_input(judge: LocalJudge, past: int) -> None:
     kernel = edited_kernel(

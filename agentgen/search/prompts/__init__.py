@@ -11,7 +11,8 @@ from string import Template
 
 
 def render(name: str, **values: object) -> str:
-    """Returns template `name` (a file without its `.md`) with its places filled and no newline at its end.
+    """Returns template `name` (a file here or in a folder here, without its `.md`), its places filled, with no newline
+    at its end.
 
     Values are put in as they are: a `$` within them is text.
 
