@@ -63,6 +63,7 @@ class Asker:
         self._budget = budget
         self._watch = watch
         self._ended = dict(ledger.ended(run_id))
+        self._answered = set(ledger.answered(run_id))
         self._room = anyio.CapacityLimiter(AT_ONCE)
         self.pending = 0
         """How many answers were found to be waited for."""
@@ -109,7 +110,7 @@ class Asker:
 
     async def _reply(self, request: ChatRequest, asked: Event | None) -> ChatReply:
         model = self._roster.chosen(request.role, request.id)
-        stored = self._ledger.reply(self._run_id, request.id)
+        stored = self._ledger.reply(self._run_id, request.id) if request.id in self._answered else None
         if stored is not None:
             if asked is not None:
                 self._watch(asked)
@@ -127,6 +128,7 @@ class Asker:
             self.failure = self.failure or error
             raise _NotSent from error
         self._ledger.add_reply(self._run_id, request, reply)
+        self._answered.add(request.id)
         await model.taken(request)
         self._budget.answered(request, reply)
         return reply

@@ -101,7 +101,7 @@ class Budget:
         """Why nothing more is sent; None as long as everything was."""
         if run.caps == Caps():
             return
-        self._candidates = {row.candidate.id for row in ledger.candidates(run.id)}
+        self._candidates = set(ledger.candidate_ids(run.id))
         for letter in ledger.letters(run.id):
             if letter.answered:
                 self._count(letter)

@@ -55,10 +55,10 @@ def fate(tree: Tree, idea: Idea) -> Fate:
 def history(tree: Tree, parent: Node | None) -> str:
     """Returns one line for each idea of `tree` with what became of it, the ideas of `parent`'s own line marked."""
     ancestors = {node.candidate.idea for node in tree.lineage(parent)} if parent else set[str | None]()
-    rows = list(tree.ideas)
-    lines = [_idea_line(tree, row.idea, row.idea.id in ancestors) for row in rows[-_SHOWN:]]
-    if len(rows) > _SHOWN:
-        lines = [f"- ({len(rows) - _SHOWN} earlier ideas are left out)", *lines]
+    count, rows = tree.latest_ideas(_SHOWN)
+    lines = [_idea_line(tree, row.idea, row.idea.id in ancestors) for row in rows]
+    if count > _SHOWN:
+        lines = [f"- ({count - _SHOWN} earlier ideas are left out)", *lines]
     return "\n".join(lines) or "Nothing yet: this is the first round."
 
 

@@ -46,7 +46,9 @@ def repeats(idea: Idea, other: Idea) -> bool:
     ours, theirs = _words(idea.title), _words(other.title)
     if len(ours & theirs) >= SHARED_WORDS * len(ours | theirs):
         return True
-    return SequenceMatcher(None, idea.title.casefold(), other.title.casefold()).ratio() >= ALIKE
+    letters = SequenceMatcher(None, idea.title.casefold(), other.title.casefold())
+    # The first two are upper bounds, and a hundred times as quick.
+    return letters.real_quick_ratio() >= ALIKE and letters.quick_ratio() >= ALIKE and letters.ratio() >= ALIKE
 
 
 def _known(tree: Tree, root: str, parent: Node | None) -> Iterable[Idea]:

@@ -11,6 +11,7 @@ Not covered: candidates timed on different machines are compared by their speedu
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterable, Sequence
 
 from agentgen.records.trial import Speedup
@@ -45,6 +46,15 @@ def next_parent(left: Collection[Node], chosen: Sequence[Node]) -> Node | None:
 def leader(nodes: Iterable[Node]) -> Node | None:
     """Returns the candidate that ideas build on first: the fastest of those that tie at the top."""
     return next_parent(eligible(nodes), ())
+
+
+def in_reach(nodes: Sequence[Node], count: int) -> Sequence[Node]:
+    """Returns those of `nodes` that may be among the first `count` that `next_parent` chooses, one after the other: a
+    tie of the top when count - 1 are gone has an interval that reaches above the count-th highest lower end."""
+    lows = heapq.nlargest(count, (found.low for node in nodes if (found := speedup(node)) is not None))
+    if len(lows) < count:
+        return nodes
+    return [node for node in nodes if (found := speedup(node)) is not None and found.high >= lows[-1]]
 
 
 def ties(nodes: Collection[Node]) -> list[Node]:

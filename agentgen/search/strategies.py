@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agentgen.records.run import Strategy
-from agentgen.search.select import eligible, leader, next_parent, speedup
+from agentgen.search.select import eligible, in_reach, leader, next_parent, speedup
 from agentgen.search.tree import Node, Tree
 
 SHARPNESS: Final = 10.0
@@ -51,7 +51,8 @@ def ideas_tree(tree: Tree, past: Sequence[Growth], dead: Collection[Growth]) -> 
     if not past:
         return (Growth(None, 0, plan.ideas),)
     taken = {growth.parent for growth in past}
-    left = {node.candidate.id: node for node in eligible(tree.nodes) if node.candidate.id not in taken}
+    able = [node for node in eligible(tree.nodes) if node.candidate.id not in taken]
+    left = {node.candidate.id: node for node in in_reach(able, plan.parents + len(dead))}
     chosen: list[Node] = []
     grown: list[Growth] = []
     # One that leads nowhere stays chosen: who follows must not depend on which answers are there already.

@@ -120,7 +120,19 @@ class Tree:
     def ideas(self) -> Iterator[IdeaRow]:
         """The ideas round by round, those of one parent together: in an order that no race decides."""
         for number in self.rounds:
-            yield from sorted(self._rows_of(number), key=lambda row: row.idea.parent)
+            yield from self._sorted(number)
+
+    def latest_ideas(self, count: int) -> tuple[int, list[IdeaRow]]:
+        """Returns how many ideas there are, and the last `count` of them in the order of `ideas`."""
+        late: list[IdeaRow] = []
+        for number in reversed(self.rounds):
+            late[:0] = self._sorted(number)
+            if len(late) >= count:
+                break
+        return sum(len(self._grown.ideas_of_round[number]) for number in self.rounds), late[-count:]
+
+    def _sorted(self, round: int) -> list[IdeaRow]:
+        return sorted(self._rows_of(round), key=lambda row: row.idea.parent)
 
     @property
     def nodes(self) -> Iterator[Node]:

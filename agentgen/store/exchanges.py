@@ -49,6 +49,12 @@ class Exchanges:
         found = self._exchanges(run_id, schema.exchange.c.id == request_id)
         return found[0].reply if found else None
 
+    def answered(self, run_id: str) -> frozenset[str]:
+        """Returns the ids of the requests that have a reply."""
+        here = schema.exchange.c.run_id == run_id, schema.exchange.c.reply.is_not(None)
+        with self._database.reading() as connection:
+            return frozenset(connection.scalars(select(schema.exchange.c.id).where(*here)))
+
     def exchanges(self, run_id: str) -> tuple[Exchange, ...]:
         """Returns the requests with their replies, in the order they were asked."""
         return self._exchanges(run_id)

@@ -161,6 +161,12 @@ class Ledger(Exchanges):
             sources = texts(connection, schema.candidate, run_id)
         return tuple(to_candidate_row(row, sources) for row in found)
 
+    def candidate_ids(self, run_id: str) -> frozenset[str]:
+        """Returns the ids of the candidates, without their sources."""
+        query = select(schema.candidate.c.id).where(schema.candidate.c.run_id == run_id)
+        with self._database.reading() as connection:
+            return frozenset(connection.scalars(query))
+
     def add_trial(self, run_id: str, trial: Trial) -> bool:
         """Adds a trial of a candidate that is in the run. A candidate may have several.
 

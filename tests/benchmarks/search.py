@@ -4,7 +4,7 @@ answer at once, kept in SQLite on disk.
     python tests/benchmarks/search.py --nodes 10000     (from the repository)
 
 Prints for each strategy the time of all that belongs to a candidate (choosing what to grow from, prompts, requests,
-replies, candidates, trials), the most memory the process had, and the time of a new process from opening the store to
+replies, candidates, trials) and what of it are requests and replies, the most memory the process had, and the time of a new process from opening the store to
 the first request of the next round. Trials are as large as real ones. The figures are in docs/search.md.
 """
 
@@ -32,13 +32,14 @@ from search_factories import PROBLEM, TARGET, ScriptedModel, fenced, passed
 from agentgen.errors import ModelUnavailable
 from agentgen.models.roster import Roster
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.chat import ChatRequest, Role
+from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.machine import Target
 from agentgen.records.problem import Arithmetic
 from agentgen.records.run import Caps, Plan, Run, Strategy
 from agentgen.records.trial import Check, Trial
 from agentgen.search.loop import run_search
-from agentgen.store.ledger import open_ledger
+from agentgen.store.database import Database
+from agentgen.store.ledger import Ledger, open_ledger
 
 TRIAL_BYTES = 20_000
 """Of a trial of conv2d on a CPU as JSON: 20,818."""
@@ -46,6 +47,16 @@ SOURCE_BYTES = 4_000
 LANGUAGES = (Language.TRITON, Language.CUDA)
 TREES = (Strategy.IDEAS_TREE, Strategy.BEST_FIRST, Strategy.BEST_OF_N)
 """Refining is one line of programs, each a round that looks at all before it: 15 ms each at a thousand of them."""
+
+
+class Teller(ScriptedModel):
+    """A model that answers at once and remembers nothing, so that the memory seen is the search's."""
+
+    async def ask(self, request: ChatRequest) -> ChatReply:
+        said = self._answer(request)
+        if isinstance(said, Exception):
+            raise said
+        return ChatReply(text=said, model=self.name, input_tokens=8000, output_tokens=2000, cost_usd=0.01, seconds=9.0)
 
 
 class Finder:
@@ -62,6 +73,24 @@ class Finder:
 
     async def evaluate(self, candidate: Candidate, on_stage: Callable[[str], None]) -> Trial:
         return passed(candidate, self._random.lognormvariate(0, 0.3)).model_copy(update={"checks": self._evidence})
+
+
+class Clocked(Ledger):
+    """Says how long it took to keep what was asked and answered, a part of which is waiting for the disk."""
+
+    exchanges_s = 0.0
+
+    def add_request(self, run_id: str, request: ChatRequest) -> bool:
+        begun = time.perf_counter()
+        added = super().add_request(run_id, request)
+        self.exchanges_s += time.perf_counter() - begun
+        return added
+
+    def add_reply(self, run_id: str, request: ChatRequest, reply: ChatReply) -> bool:
+        begun = time.perf_counter()
+        added = super().add_reply(run_id, request, reply)
+        self.exchanges_s += time.perf_counter() - begun
+        return added
 
 
 def answer(request: ChatRequest) -> str:
@@ -100,14 +129,15 @@ def run_of(strategy: Strategy, rounds: int) -> Run:
 def grow(store: str, strategy: Strategy, nodes: int) -> dict[str, float]:
     """Grows a run to about so many candidates; returns milliseconds a candidate and megabytes."""
     rounds = {Strategy.REFINE: nodes, Strategy.BEST_OF_N: nodes // 12}.get(strategy, 1 + nodes // 96)
-    with open_ledger(store) as ledger:
+    with Clocked(Database(store)) as ledger:
         run = run_of(strategy, rounds)
         ledger.create_run(run)
         begun = time.perf_counter()
-        run_search(run, ledger, Roster.of(ScriptedModel(answer)), Finder(), lambda _: None)
+        run_search(run, ledger, Roster.of(Teller(answer)), Finder(), lambda _: None)
         spent_s = time.perf_counter() - begun
         made = len(ledger.candidates(run.id))
-    return {"candidates": made, "ms each": spent_s * 1e3 / made, "MB": _peak_mb()}
+    each = {"ms each": spent_s * 1e3 / made, "of them exchanges": ledger.exchanges_s * 1e3 / made}
+    return {"candidates": made, **each, "MB": _peak_mb()}
 
 
 def go_on(store: str, strategy: Strategy) -> dict[str, float]:
@@ -124,7 +154,7 @@ def go_on(store: str, strategy: Strategy) -> dict[str, float]:
         plan = run.plan.model_copy(update={"rounds": run.plan.rounds + 1})
         try:
             more = run.model_copy(update={"plan": plan})
-            run_search(more, ledger, Roster.of(ScriptedModel(stop)), Finder(), lambda _: None)
+            run_search(more, ledger, Roster.of(Teller(stop)), Finder(), lambda _: None)
         except ModelUnavailable:
             pass
     return {"resume s": first[0] - begun, "MB": _peak_mb()}
@@ -154,7 +184,8 @@ def main() -> None:
             store = f"sqlite:///{folder}/agentgen.db"
             grown, gone_on = (_part(part, store, strategy, arguments.nodes) for part in ("grow", "go-on"))
         sys.stdout.write(
-            f"{strategy.value}: {grown['candidates']:.0f} candidates, {grown['ms each']:.2f} ms each, "
+            f"{strategy.value}: {grown['candidates']:.0f} candidates, {grown['ms each']:.2f} ms each, of them "
+            f"{grown['of them exchanges']:.2f} to keep what was asked and answered; "
             f"{grown['MB']:.0f} MB; resumed in {gone_on['resume s']:.2f} s, {gone_on['MB']:.0f} MB\n"
         )
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import random
+
 from search_factories import make_candidate, make_idea, passed, untimed
 
 from agentgen.records.candidate import Language
 from agentgen.records.idea import Idea
 from agentgen.records.score import Score
 from agentgen.records.trial import Outcome
-from agentgen.search.select import eligible, leader, next_parent
+from agentgen.search.select import eligible, in_reach, leader, next_parent
 from agentgen.search.tree import Node
 
 A, B, C = (make_idea(title=f"Idea {letter}") for letter in "ABC")
@@ -81,3 +83,16 @@ def test_untimed_candidates_are_parents_only_where_nothing_was_timed() -> None:
     assert eligible([checked, failed, compiled, open_, timed]) == [timed]
     assert order([checked, failed, compiled, open_]) == [checked]
     assert leader([failed, compiled, open_]) is None
+
+
+def test_who_is_in_reach_is_who_could_be_chosen() -> None:
+    """Against the choice among all, for intervals of every width."""
+    numbers = random.Random(5)
+    for _ in range(200):
+        nodes: list[Node] = []
+        for name in range(numbers.randint(1, 12)):
+            ratio, spread = numbers.uniform(0.8, 1.6), numbers.uniform(0, 0.3)
+            idea, language = numbers.choice((A, B, C)), numbers.choice((Language.TRITON, Language.CUDA))
+            nodes.append(node(f"{name} {ratio}", idea, ratio, ratio - spread, ratio + spread, language))
+        for count in range(1, 5):
+            assert order(list(in_reach(nodes, count)))[:count] == order(nodes)[:count]
