@@ -4,8 +4,9 @@ answer at once, kept in SQLite on disk.
     python tests/benchmarks/search.py --nodes 10000     (from the repository)
 
 Prints for each strategy the time of all that belongs to a candidate (choosing what to grow from, prompts, requests,
-replies, candidates, trials) and what of it are requests and replies, the most memory the process had, and the time of a new process from opening the store to
-the first request of the next round. Trials are as large as real ones. The figures are in docs/search.md.
+replies, candidates, trials) and what of it are requests and replies, the most memory the process had, and the time of a
+new process from opening the store to the first request of the next round. Trials are as large as real ones. The figures
+are in docs/search.md.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from agentgen.records.candidate import Candidate
 from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.idea import Idea
 from agentgen.records.run import RunStatus
-from agentgen.records.trial import Outcome
+from agentgen.records.score import Score
+from agentgen.records.trial import Outcome, Trial
 from agentgen.report.live import Picture, watching
 
 TILE = idea("Tile the [bold]output[/bold]")
@@ -22,6 +23,13 @@ BROKEN = candidate("broken", PACK)
 MENDED = candidate("mended", PACK, parent=BROKEN.id, repair=1)
 DEEPER = idea("Prefetch", parent=FIRST.id)
 REQUEST = ChatRequest(role=Role.WRITE, problem="conv2d", target="cpp", parent=TILE.id, system="s", prompt="p")
+
+
+def done(round: int, trial: Trial) -> events.TrialDone:
+    """Returns what is told of a trial."""
+    return events.TrialDone(round, Score.of(trial))
+
+
 STORY: tuple[events.Event, ...] = (
     events.RoundStarted(1),
     events.IdeasAsked(1, REQUEST),
@@ -32,8 +40,8 @@ STORY: tuple[events.Event, ...] = (
     events.CandidateWritten(1, BROKEN),
     events.BranchEnded(REQUEST, "nothing is recorded"),
     events.StageStarted(FIRST.id, "build"),
-    events.TrialDone(1, passed(FIRST, 1.4, 1.35, 1.45)),
-    events.TrialDone(1, failed(BROKEN, Outcome.BUILD_FAILED, "line 3")),
+    done(1, passed(FIRST, 1.4, 1.35, 1.45)),
+    done(1, failed(BROKEN, Outcome.BUILD_FAILED, "line 3")),
     events.CandidateWritten(1, MENDED),
     events.StageStarted(MENDED.id, "check"),
     events.RoundStarted(2),
@@ -73,10 +81,10 @@ def test_a_low_screen_shows_the_busy_and_the_best_and_counts_the_rest() -> None:
     candidates = [candidate(f"{number}", of) for number, of in enumerate(ideas)]
     story: list[events.Event] = [events.IdeaProposed(1, of) for of in ideas]
     story += [events.CandidateWritten(1, of) for of in candidates]
-    story += [events.TrialDone(1, failed(of, Outcome.WRONG_VALUES, "off")) for of in candidates[:20]]
+    story += [done(1, failed(of, Outcome.WRONG_VALUES, "off")) for of in candidates[:20]]
     story += [
-        events.TrialDone(1, passed(candidates[25], 1.4, 1.35, 1.45)),
-        events.TrialDone(1, passed(candidates[30], 2.4, 2.35, 2.45)),
+        done(1, passed(candidates[25], 1.4, 1.35, 1.45)),
+        done(1, passed(candidates[30], 2.4, 2.35, 2.45)),
         events.StageStarted(candidates[39].id, "time"),
     ]
     for height in (2, 5, 9, 24):
