@@ -31,12 +31,15 @@ from agentgen.models.mailbox import replies, wait_for_another
 from agentgen.models.roster import Roster
 from agentgen.records.run import Capped, Caps, Run, RunStatus
 from agentgen.report.caps import capped_line, spent_line
+from agentgen.report.ideas import ideas_table
 from agentgen.report.live import watching
 from agentgen.report.solution import read, solution_json, write_best
 from agentgen.report.table import end_table, verdict
 from agentgen.search.caps import require_prices
 from agentgen.search.elsewhere import won_elsewhere
+from agentgen.search.history import became
 from agentgen.search.loop import run_search
+from agentgen.search.tree import Tree
 from agentgen.store.ledger import Ledger
 from agentgen.workers.devices import run_devices
 
@@ -168,6 +171,9 @@ def show(
     stopped = capped if found.run.status is RunStatus.STOPPED else None
     done = found.run.status is RunStatus.DONE or stopped is not None
     kernel = write_best(found, wiring.run_folder(settings, found.run)) if done else None
+    ideas = became(Tree.read(ledger, found.run))
+    if found.ideas:
+        console.print(ideas_table(found.ideas, ideas))
     console.print(end_table(found.candidates, found.ideas, found.trials, console.width))
     console.print(verdict(found.evaluated))
     if capped:
@@ -179,7 +185,7 @@ def show(
     if kernel:
         console.print(f"kernel: {kernel}")
     if as_json:
-        answer(solution_json(found, kernel, minutes, capped))
+        answer(solution_json(found, ideas, kernel, minutes, capped))
     if stopped:
         console.print(f"go on with a higher cap: agentgen resume {run_id} {stopped.cap.value} …")
     if done:

@@ -38,3 +38,22 @@ class Idea(Record):
     def id(self) -> str:
         """Content hash."""
         return content_hash("idea", self.parent, self.category.value, self.title, self.reasoning)
+
+
+class Gain(Record):
+    """A speedup over the kernel that an idea was had on, with its 95% interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+class Became(Record):
+    """What became of an idea so far, to be set beside what was predicted of it."""
+
+    candidates: int
+    """Implementations and repairs."""
+    gain: Gain | None = None
+    """Of its best implementation. None: nothing passed, or it or its parent was not timed."""
+    failure: str | None = None
+    """Outcome and first reason of the last candidate, of an idea of which none passed."""

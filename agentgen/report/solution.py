@@ -8,10 +8,11 @@ from pathlib import Path
 
 from agentgen.errors import StoreUnavailable
 from agentgen.records.candidate import Candidate
-from agentgen.records.idea import Idea
+from agentgen.records.idea import Became, Idea
 from agentgen.records.run import Capped, Run
 from agentgen.records.trial import Trial
 from agentgen.report.caps import capped_json, spent_json
+from agentgen.report.ideas import became_json
 from agentgen.report.table import SHORT_ID, best
 from agentgen.report.trial import trial_json
 from agentgen.store.ledger import Ledger
@@ -74,12 +75,17 @@ def write_best(solution: Solution, folder: Path) -> Path | None:
 
 
 def solution_json(
-    solution: Solution, kernel: Path | None, minutes: float, capped: Capped | None = None
+    solution: Solution,
+    became: Mapping[str, Became],
+    kernel: Path | None,
+    minutes: float,
+    capped: Capped | None = None,
 ) -> dict[str, object]:
     """Returns what `solve --json` prints.
 
     Args:
         solution: a run.
+        became: what became of its ideas, by their ids.
         kernel: its best one, on disk.
         minutes: of this invocation.
         capped: which cap ended it, if one did.
@@ -95,10 +101,16 @@ def solution_json(
         "workload": run.target.workload if run.target else None,
         "languages": [language.value for language in run.languages],
         "model": list(run.models),
+        "strategy": run.plan.strategy.value,
         "created": run.created.isoformat(),
         "rounds": max(solution.rounds.values(), default=0),
         "ideas": [
-            {"idea": idea.id, "round": solution.rounds[idea.id], **idea.model_dump(mode="json")}
+            {
+                "idea": idea.id,
+                "round": solution.rounds[idea.id],
+                **idea.model_dump(mode="json"),
+                **became_json(idea, became),
+            }
             for idea in solution.ideas.values()
         ],
         "trials": [_candidate_json(solution, candidate) for candidate in solution.candidates],

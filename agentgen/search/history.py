@@ -10,22 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from agentgen.records.idea import Idea
+from agentgen.records.idea import Became, Gain, Idea
 from agentgen.records.score import Score
 from agentgen.search.select import leader, speedup
 from agentgen.search.tree import Node, Tree
 
 _SHOWN: Final = 40
 _LINE_CHARACTERS: Final = 240
-
-
-@dataclass(frozen=True)
-class Gain:
-    """A speedup over the kernel that an idea was had on, with its 95% interval."""
-
-    ratio: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -50,6 +41,15 @@ def fate(tree: Tree, idea: Idea) -> Fate:
     attempts = tree.attempts(idea.id)
     best = leader(attempts)
     return Fate(attempts, best, _gain(tree, idea, best) if best else None)
+
+
+def became(tree: Tree) -> dict[str, Became]:
+    """Returns what became of each idea of a run, by its id."""
+    found = {row.idea.id: fate(tree, row.idea) for row in tree.ideas}
+    return {
+        one: Became(candidates=len(of.attempts), gain=of.gain, failure=score_line(of.failure) if of.failure else None)
+        for one, of in found.items()
+    }
 
 
 def history(tree: Tree, parent: Node | None) -> str:
@@ -146,6 +146,8 @@ def _gain(tree: Tree, idea: Idea, best: Node) -> Gain | None:
     if ours is None:
         return None
     if parent is None:
-        return Gain(ours.ratio, ours.low, ours.high)
+        return Gain(ratio=ours.ratio, low=ours.low, high=ours.high)
     theirs = speedup(parent)
-    return Gain(ours.ratio / theirs.ratio, ours.low / theirs.high, ours.high / theirs.low) if theirs else None
+    if theirs is None:
+        return None
+    return Gain(ratio=ours.ratio / theirs.ratio, low=ours.low / theirs.high, high=ours.high / theirs.low)

@@ -23,11 +23,11 @@ from search_script import DONE, idea_title, script, search, told
 
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import ChatRequest, Role
-from agentgen.records.idea import Category, Idea
+from agentgen.records.idea import Category, Gain, Idea
 from agentgen.records.run import Plan, Run
 from agentgen.records.trial import Outcome
 from agentgen.search.elsewhere import operations, won_elsewhere
-from agentgen.search.history import Gain, fate, fate_line, history
+from agentgen.search.history import fate, fate_line, history
 from agentgen.search.known import known_as, repeats
 from agentgen.search.tree import Tree
 from agentgen.store.ledger import Ledger

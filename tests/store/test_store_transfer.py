@@ -101,3 +101,14 @@ def test_a_folder_that_cannot_be_written(ledger: Ledger, make: Make, tmp_path: P
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreUnavailable, match="the run cannot be written to"):
         pack(ledger, RUN, tmp_path / "file")
+
+
+def test_settled_rounds_travel_and_are_never_taken_back(ledger: Ledger, tmp_path: Path, make: Make) -> None:
+    run = make.run()
+    ledger.create_run(run)
+    ledger.set_settled(run.id, 2)
+    pack(ledger, run.id, tmp_path / "run")
+    with open_ledger(f"sqlite:///{tmp_path}/other.db") as other:
+        assert unpack(tmp_path / "run", other).settled == 2
+        other.set_settled(run.id, 3)
+        assert unpack(tmp_path / "run", other).settled == 3
