@@ -33,6 +33,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 def test_a_folder_is_taken_but_for_what_cannot_be_judged(tmp_path: Path) -> None:
     for place, text in FILES.items():
         (tmp_path / "bench" / place).parent.mkdir(parents=True, exist_ok=True)

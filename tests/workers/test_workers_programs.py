@@ -59,6 +59,7 @@ def test_on_a_cpu_none_is_started_beside_a_judge(temporary: Path) -> None:
         assert processes(temporary) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_room")
 def test_the_next_judge_is_opened_in_the_program_that_was_prepared(temporary: Path) -> None:
     with closing(Programs("cpu", Isolation.JAIL)) as ready:
@@ -74,6 +75,7 @@ def test_the_next_judge_is_opened_in_the_program_that_was_prepared(temporary: Pa
             assert trial.checks
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_room")
 def test_one_that_has_died_is_replaced(temporary: Path) -> None:
     with closing(Programs("cpu", Isolation.JAIL)) as ready:
