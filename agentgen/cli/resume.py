@@ -15,8 +15,10 @@ from agentgen.cli.options import (
     Sandbox,
     Wait,
 )
-from agentgen.cli.solve import carry_out
+from agentgen.cli.screen import screen
+from agentgen.cli.solve import carry_out, show
 from agentgen.config import Layer
+from agentgen.records.run import RunStatus
 from agentgen.search.caps import require_prices
 
 
@@ -52,6 +54,8 @@ def resume(
     settings = config.here(flags)
     with wiring.ledger(settings) as ledger:
         known, settings = wiring.find_run(settings, ledger, run)
+        if known.status is RunStatus.DONE:
+            return show(screen(), settings, ledger, known.id, start_s=start_s, as_json=json)
         roster = wiring.open_models(settings, known)
         caps = wiring.given_caps(flags, known.caps)
         require_prices(caps, roster.models)

@@ -101,7 +101,7 @@ class RunEnded:
     status: RunStatus
 
 
-Event = (
+One = (
     RoundStarted
     | IdeasAsked
     | IdeaProposed
@@ -114,3 +114,14 @@ Event = (
     | RunWaiting
     | RunEnded
 )
+"""Something that happens by itself."""
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What the store held of rounds that are settled, all at once."""
+
+    told: tuple[One, ...]
+
+
+Event = One | Recalled

@@ -41,7 +41,8 @@ def watching(console: Console, title: str) -> Generator[Watch]:
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
 
         def show(event: events.Event) -> None:
-            picture.take(event)
+            for one in _each(event):  # drawn once: for ten thousand candidates it would take minutes
+                picture.take(one)
             live.update(picture.draw(console.height - 1), refresh=True)
 
         yield show
@@ -56,12 +57,13 @@ class Lines:
 
     def __call__(self, event: events.Event) -> None:
         """Prints what is worth a line."""
-        text = self._line(event)
-        if text:
-            # soft_wrap: a line of a log is a line, however wide.
-            self._console.print(Text(text), soft_wrap=True)
+        for one in _each(event):
+            text = self._line(one)
+            if text:
+                # soft_wrap: a line of a log is a line, however wide.
+                self._console.print(Text(text), soft_wrap=True)
 
-    def _line(self, event: events.Event) -> str | None:
+    def _line(self, event: events.One) -> str | None:
         match event:
             case events.RoundStarted(round=number):
                 return f"round {number}"
@@ -106,7 +108,7 @@ class Picture:
     """Of candidates under evaluation."""
     scores: dict[str, Score] = field(default_factory=dict[str, Score])
 
-    def take(self, event: events.Event) -> None:
+    def take(self, event: events.One) -> None:
         """Adds what an event tells."""
         match event:
             case events.RoundStarted(round=number):
@@ -186,6 +188,10 @@ class Picture:
         if node.id in self.scores:
             return label.append_text(_found(self.scores[node.id]))
         return label.append(self.stages.get(node.id, "waits"), style="yellow")
+
+
+def _each(event: events.Event) -> tuple[events.One, ...]:
+    return event.told if isinstance(event, events.Recalled) else (event,)
 
 
 def waiting(answers: int, evaluations: int) -> str:

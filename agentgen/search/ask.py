@@ -24,7 +24,8 @@ from agentgen.models.chat import ChatModel
 from agentgen.models.roster import Roster
 from agentgen.records.chat import ChatReply, ChatRequest
 from agentgen.records.events import BranchEnded, Event
-from agentgen.search.caps import Budget
+from agentgen.search.caps import Budget, Room
+from agentgen.search.halt import Halt
 from agentgen.search.prompts import render
 from agentgen.search.replies import Unusable
 from agentgen.store.ledger import Ledger
@@ -48,27 +49,33 @@ class Missing(Enum):
 
 
 class _NotSent(Exception):
-    """A request that may not be sent, or that a model gave up."""
+    """A request that may not be sent."""
 
 
 class Asker:
     """Asks the models of one run. A branch is known by the id of its first request (attempt 0)."""
 
     def __init__(
-        self, run_id: str, ledger: Ledger, roster: Roster, budget: Budget, watch: Callable[[Event], None]
+        self,
+        run_id: str,
+        ledger: Ledger,
+        roster: Roster,
+        budget: Budget,
+        halt: Halt,
+        watch: Callable[[Event], None],
     ) -> None:
         self._run_id = run_id
         self._ledger = ledger
         self._roster = roster
         self._budget = budget
+        self._halt = halt
         self._watch = watch
         self._ended = dict(ledger.ended(run_id))
         self._answered = set(ledger.answered(run_id))
-        self._room = anyio.CapacityLimiter(AT_ONCE)
+        self._places = anyio.CapacityLimiter(AT_ONCE)
+        self._changed = anyio.Event()
         self.pending = 0
         """How many answers were found to be waited for."""
-        self.failure: ModelUnavailable | None = None
-        """Why a model gave up, if one did."""
 
     async def ask(
         self, first: ChatRequest, parse: Callable[[ChatReply], Answer | Unusable], asked: Event
@@ -85,17 +92,20 @@ class Asker:
                 request = _again(first, attempt, refusal)
             try:
                 answer = parse(await self._reply(request, None if attempt else asked))
+                if not isinstance(answer, Unusable):
+                    return answer
+                refusal = answer
+                self._roster.chosen(request.role, request.id).refuse(request, refusal.reason)
             except _NotSent:
+                return Missing.NOT_SENT
+            except ModelUnavailable as error:
+                self._halt.at(error)
                 return Missing.NOT_SENT
             except ReplyPending:
                 self.pending += 1
                 return Missing.PENDING
             except NothingRecorded as error:
                 return self._end(first, str(error))
-            if not isinstance(answer, Unusable):
-                return answer
-            refusal = answer
-            self._roster.chosen(request.role, request.id).refuse(request, refusal.reason)
         return self._end(first, f"no usable answer in {ATTEMPTS} attempts: {refusal.reason}")
 
     def end(self, first: ChatRequest, reason: str) -> None:
@@ -116,25 +126,25 @@ class Asker:
                 self._watch(asked)
             await model.taken(request)  # once more: the process may have ended before it was told
             return stored
-        try:
-            reply = await model.kept(request)
-            if reply is None:
-                async with self._room:
-                    reply = await self._asked(model, request, asked)
-            elif asked is not None:
-                self._watch(asked)
-        except ModelUnavailable as error:
-            self._budget.lost(request)
-            self.failure = self.failure or error
-            raise _NotSent from error
+        reply = await model.kept(request)
+        if reply is None:
+            async with self._places:
+                reply = await self._asked(model, request, asked)
+        elif asked is not None:
+            self._watch(asked)
         self._ledger.add_reply(self._run_id, request, reply)
         self._answered.add(request.id)
         await model.taken(request)
         self._budget.answered(request, reply)
+        self._look_again()
         return reply
 
     async def _asked(self, model: ChatModel, request: ChatRequest, asked: Event | None) -> ChatReply:
-        if self.failure is not None or not self._budget.may_send(request):
+        while self._halt.failure is None and (room := self._budget.look(request)) is not Room.NOW:
+            if room is Room.NEVER:
+                raise _NotSent
+            await self._changed.wait()
+        if self._halt.failure is not None:
             raise _NotSent
         if asked is not None:
             self._watch(asked)
@@ -142,9 +152,19 @@ class Asker:
         self._budget.sent(request)
         try:
             return await model.ask(request)
-        except NothingRecorded:
-            self._budget.lost(request)
+        except ReplyPending:
+            self._budget.waits(request)
+            self._look_again()
             raise
+        except (NothingRecorded, ModelUnavailable):
+            self._budget.lost(request)
+            self._look_again()
+            raise
+
+    def _look_again(self) -> None:
+        """Wakes the requests that wait for room."""
+        self._changed.set()
+        self._changed = anyio.Event()
 
 
 def _again(first: ChatRequest, attempt: int, refusal: Unusable) -> ChatRequest:

@@ -10,7 +10,8 @@ Spent is what the stored replies say. What a request takes is not known before i
 - Price: that of the estimated tokens, nothing cached. Seconds: the longest reply of this model in the run.
 
 What a reply does not say (tokens, price) is estimated in the same way from its texts. Requests that are out, under way
-or in a mailbox, count with all that they could take. After the first request that is not sent none is, though a shorter
+or in a mailbox, count with all that they could take; one that fits only beside nothing under way waits until that has
+ended. After the first request that is not sent none is, though a shorter
 one might fit: what a search does must not depend on which of its requests are small.
 
 Not covered: an answer larger than any before, which exceeds a cap by that one answer; attempts that a server charged
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from math import ceil
 from typing import Final
 
@@ -76,6 +78,15 @@ class _Sum:
         self.candidates += other.candidates
 
 
+class Room(Enum):
+    """Whether a request fits into what is left."""
+
+    NOW = "now"
+    LATER = "later"
+    """Perhaps, when a request under way has taken less than it could: replies are estimated upwards."""
+    NEVER = "never"
+
+
 class Budget:
     """What one walk through a run may still ask for."""
 
@@ -93,8 +104,10 @@ class Budget:
         self._elapsed_s = elapsed_s
         self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
         self._spent = _Sum()
-        self._out: dict[str, _Sum] = {}
-        """What requests could take that were sent and have no stored reply, by id."""
+        self._under_way: dict[str, _Sum] = {}
+        """What requests could take that were sent and not answered yet, by id."""
+        self._mailbox = _Sum()
+        """What requests could take that wait for somebody to answer them."""
         self._about: set[Cap] = set()
         self._candidates: set[str] = set()
         self.capped: Capped | None = None
@@ -106,23 +119,32 @@ class Budget:
             if letter.answered:
                 self._count(letter)
 
-    def may_send(self, request: ChatRequest) -> bool:
-        """Returns whether a request fits into what is left; once one does not, none does."""
-        if self.capped is None:
-            self.capped = self._over(request)
-        return self.capped is None
+    def look(self, request: ChatRequest) -> Room:
+        """Returns whether a request fits into what is left. Once one does not, none does."""
+        if self.capped is not None:
+            return Room.NEVER
+        if self._over(request, self._out()) is None:
+            return Room.NOW
+        if self._under_way and self._over(request, self._mailbox) is None:
+            return Room.LATER
+        self.capped = self._over(request, self._mailbox) or self._over(request, self._out())
+        return Room.NEVER
 
     def sent(self, request: ChatRequest) -> None:
-        """Counts what a request could take that is out and has no answer yet."""
-        self._out[request.id] = self._most(request)
+        """Counts what a request could take that is under way."""
+        self._under_way[request.id] = self._most(request)
+
+    def waits(self, request: ChatRequest) -> None:
+        """Counts a request as one that somebody has yet to answer."""
+        self._mailbox.add(self._under_way.pop(request.id))
 
     def lost(self, request: ChatRequest) -> None:
-        """Counts a request no longer that is out for nothing: no answer will come."""
-        self._out.pop(request.id, None)
+        """Counts a request no longer: no answer will come."""
+        self._under_way.pop(request.id, None)
 
     def answered(self, request: ChatRequest, reply: ChatReply) -> None:
         """Counts a stored reply."""
-        self._out.pop(request.id, None)
+        self._under_way.pop(request.id, None)
         self._count(letter_of(request, reply))
 
     def kept(self, candidate_id: str) -> None:
@@ -150,13 +172,18 @@ class Budget:
         seen.seconds = max(seen.seconds, letter.seconds or 0.0)
         seen.roles.add(letter.role)
 
-    def _over(self, request: ChatRequest) -> Capped | None:
-        """Returns the first cap that a request could exceed."""
+    def _out(self) -> _Sum:
+        """Returns what all requests could take that have no stored reply."""
+        out = _Sum()
+        for other in (self._mailbox, *self._under_way.values()):
+            out.add(other)
+        return out
+
+    def _over(self, request: ChatRequest, out: _Sum) -> Capped | None:
+        """Returns the first cap that a request could exceed beside others that are out."""
         if self._caps == Caps():
             return None
-        most, caps, out = self._most(request), self._caps, _Sum()
-        for other in self._out.values():
-            out.add(other)
+        most, caps = self._most(request), self._caps
         seconds = self._seen[self._roster.chosen(request.role, request.id).name].seconds
         for cap, limit, spent, waiting, more in (
             # Ideas make no candidate, but are of no use where no candidate may follow.

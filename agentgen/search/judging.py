@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from agentgen.errors import DeviceNotFound, MachineFailure
+from agentgen.errors import AgentgenError, DeviceNotFound
 from agentgen.records import events
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Target
 from agentgen.records.trial import Trial
+from agentgen.search.halt import Halt
 from agentgen.search.tree import Node, Tree
 
 
@@ -32,22 +33,23 @@ class Judge(Protocol):
             on_stage: told each stage as it begins, in the thread of the event loop.
 
         Raises:
-            MachineFailure: as for `target`.
+            MachineFailure, ReferenceInvalid: as for `target`.
         """
         ...
 
 
 class Judging:
-    """The evaluations of one walk through a run. Where the machine fails nothing more is begun."""
+    """The evaluations of one walk through a run. Where the machine or a model fails nothing more is begun."""
 
-    def __init__(self, tree: Tree, judge: Judge, watch: Callable[[events.Event], None]) -> None:
+    def __init__(self, tree: Tree, judge: Judge, halt: Halt, watch: Callable[[events.Event], None]) -> None:
         self._tree = tree
         self._judge = judge
+        self._halt = halt
         self._watch = watch
         self.waiting = 0
         """Candidates that found their device away."""
         self.away: DeviceNotFound | None = None
-        self.failure: MachineFailure | None = None
+        """Models are asked on: nothing failed."""
 
     async def found(self, round: int, candidate: Candidate) -> Node:
         """Returns a candidate of the tree with what was found of it, now or before; without where it could not be."""
@@ -65,13 +67,13 @@ class Judging:
 
     async def _trial(self, candidate: Candidate) -> Trial | None:
         try:
-            if self.away is None and self.failure is None:
+            if self.away is None and self._halt.failure is None:
                 return await self._judge.evaluate(
                     candidate, lambda stage: self._watch(events.StageStarted(candidate.id, stage))
                 )
         except DeviceNotFound as error:
             self.away = error
-        except MachineFailure as error:
-            self.failure = self.failure or error
+        except AgentgenError as error:  # also ReferenceInvalid, where a resumed run opens its judge only now
+            self._halt.at(error)
         self.waiting += 1
         return None

@@ -44,7 +44,7 @@ def repeats(idea: Idea, other: Idea) -> bool:
     if idea.category is not other.category:
         return False
     ours, theirs = _words(idea.title), _words(other.title)
-    if len(ours & theirs) >= SHARED_WORDS * len(ours | theirs):
+    if ours | theirs and len(ours & theirs) >= SHARED_WORDS * len(ours | theirs):
         return True
     letters = SequenceMatcher(None, idea.title.casefold(), other.title.casefold())
     # The first two are upper bounds, and a hundred times as quick.
@@ -60,5 +60,5 @@ def _known(tree: Tree, root: str, parent: Node | None) -> Iterable[Idea]:
 
 
 def _words(title: str) -> frozenset[str]:
-    words = re.findall(r"[a-z0-9]+", title.casefold())
+    words = re.findall(r"\w+", title.casefold())
     return frozenset(word.removesuffix("s") for word in words) - _SAY_NOTHING

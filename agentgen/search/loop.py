@@ -37,13 +37,14 @@ from agentgen.records.run import Capped, Run, RunStatus
 from agentgen.search.ask import Asker, Missing
 from agentgen.search.caps import Budget
 from agentgen.search.enough import enough
+from agentgen.search.halt import Halt
 from agentgen.search.ideas import ideas_request
 from agentgen.search.judging import Judge, Judging
 from agentgen.search.known import known_as
 from agentgen.search.pursue import Round, Way
 from agentgen.search.replies import parse_ideas
 from agentgen.search.select import leader
-from agentgen.search.strategies import STRATEGIES, Growth
+from agentgen.search.strategies import PERSISTENT, STRATEGIES, Growth
 from agentgen.search.tree import Tree
 from agentgen.store.ledger import Ledger
 
@@ -117,12 +118,13 @@ def evaluate_pending(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[ev
         if run.target is None:
             ledger.set_target(run.id, await judge.target())
         tree = Tree.read(ledger, run)
-        judging = Judging(tree, judge, watch)
+        halt = Halt()
+        judging = Judging(tree, judge, halt, watch)
         waiting = [node for node in tree.nodes if node.score is None]
         async with anyio.create_task_group() as group:
             for node in waiting:
                 group.start_soon(judging.found, node.round, node.candidate)
-        if failure := judging.failure or judging.away:
+        if failure := halt.failure or judging.away:
             raise failure
         return len(waiting)
 
@@ -160,10 +162,10 @@ async def _search(
     if target is None:
         target = await judge.target()
         ledger.set_target(run.id, target)
-    asker = Asker(run.id, ledger, roster, budget, watch)
-    tree = Tree.read(ledger, run)
-    walk = _Walk(tree, ledger, target, asker, budget, Judging(tree, judge, watch), watch, won)
-    return await walk.advance()
+    halt, tree = Halt(), Tree.read(ledger, run)
+    asker = Asker(run.id, ledger, roster, budget, halt, watch)
+    judging = Judging(tree, judge, halt, watch)
+    return await _Walk(tree, ledger, target, asker, budget, judging, halt, watch, won).advance()
 
 
 class _Walk:
@@ -177,6 +179,7 @@ class _Walk:
         asker: Asker,
         budget: Budget,
         judging: Judging,
+        halt: Halt,
         watch: Callable[[events.Event], None],
         won: str,
     ) -> None:
@@ -186,6 +189,7 @@ class _Walk:
         self._asker = asker
         self._budget = budget
         self._judging = judging
+        self._halt = halt
         self._watch = watch
         self._won = won
         self._past: list[Growth] = []
@@ -193,26 +197,35 @@ class _Walk:
 
     async def advance(self) -> SearchResult:
         """Walks through the rounds, as far as it gets."""
-        run = self._tree.run
-        self._recall(run.settled)
-        for number in range(run.settled + 1, run.plan.rounds + 1):
+        run, settled = self._tree.run, self._settled()
+        self._recall(settled)
+        for number in range(settled + 1, run.plan.rounds + 1):
             before = self._tree.before(number)
             if reason := enough(before, self._target):
                 self._watch(events.Enough(reason))
                 break
             self._watch(events.RoundStarted(number))
             grown = await self._grow(self._round(number, before))
-            if failure := self._asker.failure or self._judging.failure:
-                raise failure
+            if self._halt.failure:
+                raise self._halt.failure
             if self._asker.pending or self._judging.waiting:
                 waiting = self._asker.pending, self._judging.waiting
                 return SearchResult(RunStatus.WAITING, *waiting, self._budget.capped)
             if self._budget.capped:
                 return SearchResult(RunStatus.STOPPED, capped=self._budget.capped)
-            self._ledger.set_settled(run.id, number)
-            if not grown:
+            if not grown:  # not settled: another walk finds the same, and does not ask on
                 break
+            self._ledger.set_settled(run.id, number)
         return SearchResult(RunStatus.DONE)
+
+    def _settled(self) -> int:
+        """Returns how many rounds need not be walked through: none of a run whose requests do not tell their round, and
+        none from one on that has a candidate without a trial, as a merge with another machine's copy may leave it."""
+        run = self._tree.run
+        if any(not letter.round for letter in self._ledger.letters(run.id, Role.IDEAS, Role.REFINE)):
+            return 0
+        open_rounds = (node.round for node in self._tree.nodes if node.score is None)
+        return min([run.settled, *(number - 1 for number in open_rounds)]) if run.settled else 0
 
     def _recall(self, settled: int) -> None:
         """Tells what the settled rounds made, and finds out what they grew from."""
@@ -220,14 +233,15 @@ class _Walk:
             if not letter.attempt and letter.round <= settled:
                 parent = letter.parent if self._tree.node(letter.parent) else None
                 self._past.append(Growth(parent, letter.nth, 0))
+        told: list[events.One] = []
         for number in range(1, settled + 1):
-            self._watch(events.RoundStarted(number))
-            for idea in self._tree.ideas_of(number):
-                self._watch(events.IdeaProposed(number, idea))
+            told.append(events.RoundStarted(number))
+            told += [events.IdeaProposed(number, idea) for idea in self._tree.ideas_of(number)]
             for node in self._tree.of_round(number):
-                self._watch(events.CandidateWritten(number, node.candidate))
-                if node.score:
-                    self._watch(events.TrialDone(number, node.score))
+                told.append(events.CandidateWritten(number, node.candidate))
+                told += [events.TrialDone(number, node.score)] if node.score else []
+        if told:
+            self._watch(events.Recalled(tuple(told)))
 
     def _round(self, number: int, before: Tree) -> Round:
         languages = before.run.languages
@@ -249,7 +263,7 @@ class _Walk:
                     for growth in new:
                         asked.start_soon(self._ask, round, growth, done, ways)
         self._past += done
-        return any(done.values())
+        return any(done.values()) or self._tree.run.plan.strategy in PERSISTENT
 
     async def _ask(self, round: Round, growth: Growth, done: dict[Growth, bool], ways: TaskGroup) -> None:
         """Asks for what a growth begins with, and sends the ideas on their ways; notes whether it leads anywhere."""
@@ -274,6 +288,8 @@ class _Walk:
             return found
         ideas: list[Idea] = []
         for idea in found:
+            stored = self._tree.idea_of(round.number, idea.id)
             known = known_as(idea, round.before, round.before.node(growth.parent), ideas)
-            ideas.append(idea.model_copy(update={"same_as": known.id}) if known else idea)
+            # What was decided once holds: there may be code of it.
+            ideas.append(stored or (idea.model_copy(update={"same_as": known.id}) if known else idea))
         return ideas

@@ -127,3 +127,5 @@ STRATEGIES: Final[Mapping[Strategy, Choice]] = {
     Strategy.BEST_OF_N: best_of_n,
     Strategy.REFINE: refine,
 }
+PERSISTENT: Final = frozenset({Strategy.BEST_OF_N, Strategy.REFINE})
+"""They have one thing to grow from: where an answer leads nowhere, the next round asks for another one."""

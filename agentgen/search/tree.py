@@ -113,8 +113,9 @@ class Tree:
     @property
     def rounds(self) -> range:
         """The rounds that made something, or could have."""
-        made = max((*self._grown.ideas_of_round, *self._grown.nodes_of_round), default=0)
-        return range(1, min(made + 1, self._end) if self._end else made + 1)
+        if self._end is not None:
+            return range(1, self._end)
+        return range(1, max((*self._grown.ideas_of_round, *self._grown.nodes_of_round), default=0) + 1)
 
     @property
     def ideas(self) -> Iterator[IdeaRow]:
@@ -129,7 +130,7 @@ class Tree:
             late[:0] = self._sorted(number)
             if len(late) >= count:
                 break
-        return sum(len(self._grown.ideas_of_round[number]) for number in self.rounds), late[-count:]
+        return sum(len(self._grown.ideas_of_round.get(number, ())) for number in self.rounds), late[-count:]
 
     def _sorted(self, round: int) -> list[IdeaRow]:
         return sorted(self._rows_of(round), key=lambda row: row.idea.parent)
@@ -137,15 +138,14 @@ class Tree:
     @property
     def nodes(self) -> Iterator[Node]:
         """The candidates round by round, within a round as they came."""
-        ids = itertools.chain.from_iterable(self._grown.nodes_of_round[number] for number in self.rounds)
-        return (self._grown.nodes[one] for one in ids)
+        return itertools.chain.from_iterable(self.of_round(number) for number in self.rounds)
 
     def ideas_of(self, round: int) -> Iterator[Idea]:
         """Yields the ideas of one round, as they came."""
         return (row.idea for row in self._rows_of(round))
 
     def _rows_of(self, round: int) -> list[IdeaRow]:
-        return [self._grown.ideas[one] for one in self._grown.ideas_of_round[round]]
+        return [self._grown.ideas[one] for one in self._grown.ideas_of_round.get(round, ())]
 
     def latest(self, count: int) -> list[Node]:
         """Returns the last `count` candidates, or as many as there are, oldest first."""
@@ -162,12 +162,17 @@ class Tree:
 
     def of_round(self, round: int) -> Iterator[Node]:
         """Yields the candidates of one round."""
-        return (self._grown.nodes[one] for one in self._grown.nodes_of_round[round])
+        return (self._grown.nodes[one] for one in self._grown.nodes_of_round.get(round, ()))
 
     def idea(self, idea_id: str | None) -> Idea | None:
         """Returns an idea; None for a candidate without one."""
         row = self._grown.ideas.get(idea_id) if idea_id else None
         return row.idea if row else None
+
+    def idea_of(self, round: int, idea_id: str) -> Idea | None:
+        """Returns an idea that a round has, as it is stored; None where that round has it not."""
+        row = self._grown.ideas.get(idea_id)
+        return row.idea if row and row.round == round else None
 
     def node(self, candidate_id: str | None) -> Node | None:
         """Returns a candidate's node; None for the problem's root."""

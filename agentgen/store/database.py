@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,7 +105,7 @@ class Database:
         with self.reading() as connection:
             missing = not inspect(connection).has_index(schema.trial.name, str(index.name))
         if missing:
-            with self.writing() as connection:
+            with suppress(StoreUnavailable), self.writing() as connection:  # it is for speed: a store may be read-only
                 index.create(connection, checkfirst=True)
 
     def _check_version(self, connection: Connection) -> bool:

@@ -101,7 +101,9 @@ def target_values(target: Target | None) -> dict[str, Any]:
 
 def to_run(row: Row[Any]) -> Run:
     """Returns the run of a row of `run`."""
-    return Run.model_validate({**row.record, "status": row.status, "target": row.target})
+    # A run from before ideas were written anew keeps its course: that would have come first.
+    plan = {"rewrites": 0, **row.record["plan"]}
+    return Run.model_validate({**row.record, "plan": plan, "status": row.status, "target": row.target})
 
 
 def to_candidate_row(row: Row[Any], texts: Mapping[str, str]) -> CandidateRow:

@@ -52,7 +52,8 @@ def unpack(folder: Path, ledger: Ledger) -> Run:
 
 def _copy(source: Ledger, target: Ledger, run_id: str) -> None:
     run = source.run(run_id)
-    if target.create_run(run.model_copy(update={"settled": 0})):
+    new = target.create_run(run.model_copy(update={"settled": 0}))
+    if new:
         target.set_status(run_id, run.status)
     if run.target is not None and target.run(run_id).target is None:
         target.set_target(run_id, run.target)
@@ -68,5 +69,5 @@ def _copy(source: Ledger, target: Ledger, run_id: str) -> None:
         target.add_candidate(run_id, candidate.round, candidate.candidate)
     for trial in source.trials(run_id):
         target.add_trial(run_id, trial)
-    if run.settled > target.run(run_id).settled:  # last: a copy that breaks off has not settled what it lacks
+    if new:  # last: a copy that breaks off has not settled what it lacks. One that was there has work of its own
         target.set_settled(run_id, run.settled)

@@ -30,7 +30,7 @@ def done(round: int, trial: Trial) -> events.TrialDone:
     return events.TrialDone(round, Score.of(trial))
 
 
-STORY: tuple[events.Event, ...] = (
+STORY: tuple[events.One, ...] = (
     events.RoundStarted(1),
     events.IdeasAsked(1, REQUEST),
     events.IdeaProposed(1, TILE),
@@ -49,7 +49,7 @@ STORY: tuple[events.Event, ...] = (
 )
 
 
-def picture(*story: events.Event) -> Picture:
+def picture(*story: events.One) -> Picture:
     drawn = Picture("conv2d on cpu")
     for event in story:
         drawn.take(event)
@@ -79,7 +79,7 @@ def test_the_tree_hangs_candidates_below_ideas_repairs_below_candidates_and_new_
 def test_a_low_screen_shows_the_busy_and_the_best_and_counts_the_rest() -> None:
     ideas = [idea(f"idea {number}") for number in range(40)]
     candidates = [candidate(f"{number}", of) for number, of in enumerate(ideas)]
-    story: list[events.Event] = [events.IdeaProposed(1, of) for of in ideas]
+    story: list[events.One] = [events.IdeaProposed(1, of) for of in ideas]
     story += [events.CandidateWritten(1, of) for of in candidates]
     story += [done(1, failed(of, Outcome.WRONG_VALUES, "off")) for of in candidates[:20]]
     story += [
@@ -140,3 +140,19 @@ def test_on_a_terminal_the_tree_is_drawn_and_left_standing() -> None:
 def test_predictions_are_told() -> None:
     bold = Idea(parent="root", category=PACK.category, title="Fuse", reasoning="r", predicted_speedup=1.5)
     assert plain(events.IdeaProposed(1, bold)) == ["idea: Fuse (memory access, predicted 1.5×)"]
+
+
+def test_what_is_recalled_is_shown_as_if_it_had_just_happened() -> None:
+    told = events.Recalled(STORY)
+    for kind in (False, True):
+        screens: list[str] = []
+        for story in (STORY, (told,)):
+            console = Console(file=io.StringIO(), width=100, height=40, force_terminal=kind)
+            with watching(console, "conv2d on cpu") as watch:
+                for event in story:
+                    watch(event)
+            assert isinstance(console.file, io.StringIO)
+            screens.append(console.file.getvalue())
+        one_by_one, at_once = screens
+        assert one_by_one == at_once or (kind and len(at_once) < len(one_by_one) / 3), "drawn once"
+        assert MENDED.id[:8] in at_once

@@ -26,10 +26,12 @@ def test_a_run_that_is_done_is_told_again_without_asking_anybody(ledger: Ledger)
     assert search(ledger, model, judge, watch=again.append) == DONE
     assert not model.requests
     assert contents(ledger) == before
-    made = events.RoundStarted, events.IdeaProposed, events.CandidateWritten, events.TrialDone, events.RunEnded
-    assert sorted(map(str, again)) == sorted(str(event) for event in first if isinstance(event, made))
-    assert again[0] == events.RoundStarted(1)
-    assert again[-1] == events.RunEnded(RunStatus.DONE)
+    made = events.RoundStarted, events.IdeaProposed, events.CandidateWritten, events.TrialDone
+    recalled, last = again
+    assert isinstance(recalled, events.Recalled)
+    assert sorted(map(str, recalled.told)) == sorted(str(event) for event in first if isinstance(event, made))
+    assert recalled.told[0] == events.RoundStarted(1)
+    assert last == events.RunEnded(RunStatus.DONE)
 
 
 class Fuse:
