@@ -112,3 +112,5 @@ def test_settled_rounds_travel_and_are_never_taken_back(ledger: Ledger, tmp_path
         assert unpack(tmp_path / "run", other).settled == 2
         other.set_settled(run.id, 3)
         assert unpack(tmp_path / "run", other).settled == 3
+        other.set_settled(run.id, 1)
+        assert unpack(tmp_path / "run", other).settled == 1, "what is open here is not settled by what is settled there"
