@@ -16,7 +16,7 @@ AgentgenError
 └── ModelFailure         no answer from a language model
     ├── NothingRecorded  the recording has no reply for this request: the branch ends
     ├── ReplyPending     the mailbox waits for an answer: exit 75
-    └── ModelUnavailable refused, unreachable or cut off after the retries
+    └── ModelUnavailable refused or unreachable after the retries
 
 Each message says what happened and what to do.
 """

@@ -216,8 +216,8 @@ def _open_model(settings: Settings, run: Run, name: str) -> ChatModel:
 
 def mailboxes(settings: Settings, run: Run) -> tuple[Path, ...]:
     """Returns the folders in which requests of a run wait for answers."""
-    names = dict.fromkeys(name for name in _names(run) if name.partition(":")[0] == MAILBOX)
-    return tuple(_mailbox(settings, run, name) for name in names)
+    names = dict.fromkeys(split_part(given)[1] for given in run.models)
+    return tuple(_mailbox(settings, run, name) for name in names if name.partition(":")[0] == MAILBOX)
 
 
 def _mailbox(settings: Settings, run: Run, name: str) -> Path:
@@ -225,13 +225,9 @@ def _mailbox(settings: Settings, run: Run, name: str) -> Path:
     return Path(folder) if folder else run_folder(settings, run) / "mailbox"
 
 
-def _names(run: Run) -> list[str]:
-    return [split_part(given)[1] for given in run.models]
-
-
 def is_replayed(run: Run) -> bool:
     """Returns whether replies of a run come from a recording."""
-    return any(name.partition(":")[0] == RECORDED for name in _names(run))
+    return any(split_part(given)[1].partition(":")[0] == RECORDED for given in run.models)
 
 
 def run_folder(settings: Settings, run: Run) -> Path:

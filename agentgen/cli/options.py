@@ -61,6 +61,7 @@ BudgetMinutes = Annotated[
     float | None, Parameter(help="Send no request later than so many minutes from now. [default: no limit]")
 ]
 MaxCandidates = Annotated[int | None, Parameter(help="Keep no more candidates than so many. [default: no limit]")]
+Strategies = Annotated[StrategyName | None, Parameter(help="How to search: docs/search.md. [default: ideas-tree]")]
 Wait = Annotated[
     bool,
     Parameter(negative="", show_default=False, help="Stay and look for answers in the mailbox instead of ending (75)."),

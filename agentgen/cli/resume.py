@@ -16,10 +16,9 @@ from agentgen.cli.options import (
     Wait,
 )
 from agentgen.cli.screen import screen
-from agentgen.cli.solve import carry_out, show
+from agentgen.cli.solve import carry_out, priced_models, show
 from agentgen.config import Layer
 from agentgen.records.run import RunStatus
-from agentgen.search.caps import require_prices
 
 
 def resume(
@@ -56,9 +55,8 @@ def resume(
         known, settings = wiring.find_run(settings, ledger, run)
         if known.status is RunStatus.DONE:
             return show(screen(), settings, ledger, known.id, start_s=start_s, as_json=json)
-        roster = wiring.open_models(settings, known)
         caps = wiring.given_caps(flags, known.caps)
-        require_prices(caps, roster.models)
+        roster = priced_models(settings, known.model_copy(update={"caps": caps}))
         if caps != known.caps:
             ledger.set_caps(known.id, caps)
             known = known.model_copy(update={"caps": caps})

@@ -21,7 +21,7 @@ from agentgen.cli.options import (
     MaxCandidates,
     Models,
     Sandbox,
-    StrategyName,
+    Strategies,
     Wait,
 )
 from agentgen.cli.screen import screen
@@ -55,7 +55,7 @@ def solve(
     device: Devices = None,
     arithmetic: ArithmeticOption = None,
     rounds: int | None = None,
-    strategy: StrategyName | None = None,
+    strategy: Strategies = None,
     effort: EffortName | None = None,
     sandbox: Sandbox = None,
     budget_usd: BudgetUsd = None,
@@ -71,7 +71,6 @@ def solve(
     Args:
         problem: Name of a problem, folder of one, or a KernelBench-style file (.py).
         rounds: Rounds of ideas. [default: 2; with --effort full 5]
-        strategy: How to search (docs/search.md). [default: ideas-tree]
         effort: How wide and deep to search, and how many baselines to race. [default: quick]
     """
     start_s = time.monotonic()
@@ -91,13 +90,23 @@ def solve(
     )
     settings = config.here(flags)
     run = wiring.new_run(settings, problem)
-    roster = wiring.open_models(settings, run)
-    require_prices(run.caps, roster.models)
+    roster = priced_models(settings, run)
     with wiring.ledger(settings) as ledger:
         if wiring.is_foreign(problem) and not force:
             wiring.require_admitted(run.problem, run.device, run.arithmetic)
         ledger.create_run(run)
         return carry_out(run, settings, ledger, roster, start_s=start_s, wait=wait, as_json=json)
+
+
+def priced_models(settings: Settings, run: Run) -> Roster:
+    """Returns the models of a run, ready to be asked.
+
+    Raises:
+        BadInput: among other things, a cap on money cannot be kept with them.
+    """
+    roster = wiring.open_models(settings, run)
+    require_prices(run.caps, roster.models)
+    return roster
 
 
 def carry_out(
@@ -127,8 +136,7 @@ def carry_out(
         KeyboardInterrupt: the run is stopped; a note tells how to resume it.
         AgentgenError: so it is after a failure of machine, store or model.
     """
-    console = screen()
-    places = run_devices(run, device)
+    console, places = screen(), run_devices(run, device)
     where = ", ".join(places)
     _announce(console, run, where, roster)
     mailboxes = wiring.mailboxes(settings, run)
@@ -145,8 +153,8 @@ def carry_out(
                 if not (wait and result.answers):
                     break
                 console.print(f"waiting for answers in {', '.join(map(str, mailboxes))} …", style="dim")
-                end_s = None if run.caps.minutes is None else start_s + 60 * run.caps.minutes
-                wait_for_another(mailboxes, known, end_s)
+                minutes = run.caps.minutes
+                wait_for_another(mailboxes, known, None if minutes is None else start_s + 60 * minutes)
     except (KeyboardInterrupt, AgentgenError) as error:
         error.add_note(f"the run is stored; go on with: agentgen resume {run.id}")
         raise

@@ -15,7 +15,7 @@ ended. After the first request that is not sent none is, though a shorter
 one might fit: what a search does must not depend on which of its requests are small.
 
 Not covered: an answer larger than any before, which exceeds a cap by that one answer; attempts that a server charged
-for and did not answer (time-outs, answers cut off), for they are in no reply.
+for and did not answer (time-outs), for they are in no reply.
 """
 
 from __future__ import annotations
