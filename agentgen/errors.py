@@ -15,6 +15,7 @@ AgentgenError
 │   └── PeerClosed       it closed the socket, or died
 └── ModelFailure         no answer from a language model
     ├── NothingRecorded  the recording has no reply for this request: the branch ends
+    ├── PromptRefused    the server answers others, and will never answer this one: the branch ends
     ├── ReplyPending     the mailbox waits for an answer: exit 75
     └── ModelUnavailable refused or unreachable after the retries
 
@@ -84,6 +85,10 @@ class ModelFailure(AgentgenError):
 
 class NothingRecorded(ModelFailure):
     """The recording has no reply for this request."""
+
+
+class PromptRefused(ModelFailure):
+    """The server will never answer this request, for what it asks."""
 
 
 class ReplyPending(ModelFailure):

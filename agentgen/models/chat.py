@@ -25,6 +25,7 @@ class ChatModel(Protocol):
 
         Raises:
             NothingRecorded: the recording holds no reply for this request, and never will.
+            PromptRefused: this request will never be answered; others may be.
             ReplyPending: the request waits in the mailbox; ask again later.
             ModelUnavailable: no answer after all retries.
         """

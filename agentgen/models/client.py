@@ -30,11 +30,19 @@ from genai_prices import Usage, calc_price
 from openai import AsyncAPIResponse
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, stop_before_delay
 
-from agentgen.errors import ModelUnavailable
+from agentgen.errors import ModelUnavailable, PromptRefused
 from agentgen.models.chunks import Chunk
 from agentgen.models.journal import Journal, Page
 from agentgen.models.pieces import End, Piece, Used, whole_reply
-from agentgen.models.retries import NothingCame, explain, one_line, refused_option, wait_s, worth_retrying
+from agentgen.models.retries import (
+    NothingCame,
+    explain,
+    one_line,
+    refused_option,
+    refuses_prompt,
+    wait_s,
+    worth_retrying,
+)
 from agentgen.models.streams import BrokeOff, NoCompletion, chunks_of
 from agentgen.records.chat import ChatReply, ChatRequest, Fault, Role
 
@@ -109,6 +117,7 @@ class OpenAIModel:
         """Returns the model's answer, with a `fault` where it is not whole: it was paid all the same.
 
         Raises:
+            PromptRefused: this request is too long, or against the server's rules.
             ModelUnavailable: refused, unreachable or no chat completion, after the retries that made sense; or the
                 journal cannot be used, and nothing was sent.
         """
@@ -141,6 +150,8 @@ class OpenAIModel:
             async with self._client() as client:
                 return await retrying(self._attempt, client, request, page)
         except openai.OpenAIError as error:
+            if refuses_prompt(error):
+                raise PromptRefused(explain(error, self._model, self._server)) from error
             raise ModelUnavailable(explain(error, self._model, self._server)) from error
         except NoCompletion as error:
             raise ModelUnavailable(

@@ -21,6 +21,15 @@ from tenacity import RetryCallState, wait_random_exponential
 _RETRIED_STATUS: Final = frozenset({408, 409, 429})
 _STATUS_OF_CODE: Final = {"server_error": 500, "rate_limit_exceeded": 429}
 """Words that servers use in the `code` or `type` of an error that comes under status 200."""
+_OF_PROMPTS: Final = (
+    "context_length",
+    "context length",
+    "context size",
+    "context window",
+    "too long",
+    "content_filter",
+)
+"""What OpenAI, vLLM, SGLang, llama.cpp and OpenRouter say of prompts."""
 _QUOTA_CODES: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 _backoff = wait_random_exponential(multiplier=0.5, max=30)
 
@@ -81,6 +90,14 @@ def refused_option(error: openai.APIStatusError, options: Iterable[str]) -> str 
     if error.status_code not in (400, 422):
         return None
     return next((option for option in options if option in _what_it_said(error)), None)
+
+
+def refuses_prompt(error: openai.OpenAIError) -> bool:
+    """Whether this very request is what the server refuses: too long for the model's context, or against its rules."""
+    if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 413, 422):
+        return False
+    said = f"{error.code} {_what_it_said(error)}".lower()
+    return error.status_code == 413 or any(sign in said for sign in _OF_PROMPTS)
 
 
 def explain(error: openai.OpenAIError, model: str, server: str) -> str:

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from agentgen.errors import ModelUnavailable, NothingRecorded, ReplyPending
+from agentgen.errors import ModelUnavailable, NothingRecorded, PromptRefused, ReplyPending
 from agentgen.models.chat import ChatModel
 from agentgen.models.roster import Roster
 from agentgen.records.chat import ChatReply, ChatRequest
@@ -104,7 +104,7 @@ class Asker:
             except ReplyPending:
                 self.pending += 1
                 return Missing.PENDING
-            except NothingRecorded as error:
+            except (NothingRecorded, PromptRefused) as error:
                 return self._end(first, str(error))
         return self._end(first, f"no usable answer in {ATTEMPTS} attempts: {refusal.reason}")
 
@@ -156,7 +156,7 @@ class Asker:
             self._budget.waits(request)
             self._look_again()
             raise
-        except (NothingRecorded, ModelUnavailable):
+        except (NothingRecorded, PromptRefused, ModelUnavailable):
             self._budget.lost(request)
             self._look_again()
             raise
