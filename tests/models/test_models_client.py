@@ -15,7 +15,7 @@ from asking import IDEAS, REQUEST, ask, model, until
 from fault_server import OK, Answer, Ending, FaultServer, chunk, completion, error, event, speech, streamed
 from genai_prices import Usage
 
-from agentgen.errors import ModelUnavailable
+from agentgen.errors import ModelUnavailable, PromptRefused
 from agentgen.models.chat import ChatModel
 from agentgen.models.client import DEFAULT_TEMPERATURE, OPENAI_URL, OpenAIModel
 from agentgen.records.chat import Role
@@ -128,6 +128,23 @@ QUOTA = error("You exceeded your current quota", code="insufficient_quota")
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(400, error("This model's maximum context length is 8192 tokens", code="context_length_exceeded")),
+        Answer(400, error("the request exceeds the available context size (2048 tokens)")),
+        Answer(400, error("The response was filtered", code="content_filter")),
+        Answer(413, error("Payload too large")),
+    ],
+)
+def test_a_prompt_that_is_refused_for_itself_is_told_from_a_server_that_gives_up(serve: Serve, answer: Answer) -> None:
+    server = serve(answer)
+    with pytest.raises(PromptRefused, match=r"refused the request to m") as caught:
+        ask(model(server))
+    assert "\n" not in str(caught.value)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(
     ("answer", "said"),
     [
         (Answer(401, error("bad key")), r"refused the key \(401.*bad key.*OPENAI_API_KEY"),
@@ -135,7 +152,7 @@ QUOTA = error("You exceeded your current quota", code="insufficient_quota")
         (Answer(404, error("no such model")), r"no model 'm' \(404.*--model"),
         (Answer(429, QUOTA), r"quota or credit .* used up"),
         (Answer(402, error("no credits")), r"quota or credit .* used up"),
-        (Answer(400, error("context too long")), r"refused the request to m \(400.*context too long"),
+        (Answer(400, error("odd")), r"refused the request to m \(400.*odd"),
         (Answer(body=error("provider down")), r"refused the request to m .*provider down"),
         (Answer(body=error("no credits", code=402)), r"quota or credit .* used up"),
         (streamed(event(error("bad key", code=401))), r"refused the key \(401.*bad key"),

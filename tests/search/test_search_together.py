@@ -22,7 +22,7 @@ from search_factories import (
 )
 from search_script import DONE, ROOT, ignore, script, search, told
 
-from agentgen.errors import AgentgenError, JudgeDied, ModelUnavailable, ReferenceInvalid, ReplyPending
+from agentgen.errors import AgentgenError, JudgeDied, ModelUnavailable, PromptRefused, ReferenceInvalid, ReplyPending
 from agentgen.models.roster import Roster
 from agentgen.records import events
 from agentgen.records.candidate import Candidate
@@ -144,6 +144,17 @@ def test_where_a_model_gives_up_the_others_come_to_their_end(ledger: Ledger) -> 
         go(ledger, model, ReplayJudge(), EIGHT)
     assert model.cut == 0
     assert len(told(ledger)) == 7
+
+
+def test_a_prompt_that_is_refused_ends_its_branch_alone(ledger: Ledger) -> None:
+    def answer(request: ChatRequest) -> Answer:
+        if request.role is Role.WRITE and "**Tiles**" in request.prompt:
+            return PromptRefused("too long for the model's context")
+        return eight(request)
+
+    assert go(ledger, SlowModel(answer), ReplayJudge(), EIGHT) == DONE
+    assert len(told(ledger)) == 7
+    assert list(ledger.ended("run-1").values()) == ["too long for the model's context"]
 
 
 class Unwritable(SlowModel):
