@@ -231,7 +231,7 @@ def poisoned_memory(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
 def strided_inputs(session: Session, rig: Rig, arithmetic: Arithmetic, demand: Demand) -> str | NotGated:
     """Catches kernels that take an address for a contiguous tensor: inputs are slices of something wider, with NaN
     between their rows. Right is good; an exception that says so is as good. Being wrong in silence is reported, and
-    fails the kernel where the problem requires it (candidates are promised contiguous inputs).
+    fails the kernel where the problem requires it (elsewhere candidates are promised contiguous inputs).
 
     Does not catch: other layouts (transposed, channels last).
     """
