@@ -140,7 +140,7 @@ def _build(trial: Trial) -> Table:
 
 
 def _profile(trial: Trial) -> Table:
-    title = "device time by kernel, in an instrumented guest"
+    title = "device time by kernel, as the instrumented guest told (shown, not trusted)"
     shown = table(title, "kernel", "launches a call", "us a call", "share", "threads", "blocks", "registers")
     for kernel in trial.profile:
         numbers = (kernel.threads, kernel.blocks, kernel.registers)

@@ -23,6 +23,9 @@ reach 0.75 to 1 of them; what waits for something else is seldom above 0.5."""
 _BEYOND_FP32 = 1.3
 """Over the rate of a matrix product in fp32; above it only tensor cores can be at work. A loop of nothing but
 multiply-adds in registers was seen at 1.26 times that rate on an H200."""
+_BEYOND_DRAM = 1.05
+"""Over the copy rate; above it part of the bytes cannot have come from DRAM."""
+_AT_FLOOR = 0.9
 _LAUNCH_US = {"cuda": 3.0, "cpu": 5.0}
 """An empty kernel in a full queue takes 3 us of an H200; a parallel region of OpenMP some microseconds of a CPU."""
 _BUSY = 0.6
@@ -51,11 +54,11 @@ def bottleneck(target: Target, trial: Trial) -> Resource | None:
     """Returns what binds by these figures; None for a trial without a timing."""
     if trial.timing is None:
         return None
-    if _launches_bind(target, trial, trial.timing.median_us):
-        return Resource.LAUNCH
     shares = _shares(target, trial.timing.median_us)
     nearest = max(shares, key=lambda resource: shares[resource])
-    return nearest if shares[nearest] >= _NEAR else Resource.LATENCY
+    if shares[nearest] >= _NEAR:
+        return nearest
+    return Resource.LAUNCH if _launches_bind(target, trial, trial.timing.median_us) else Resource.LATENCY
 
 
 def bottleneck_lines(target: Target, trial: Trial) -> Iterator[str]:
@@ -73,7 +76,7 @@ def bottleneck_lines(target: Target, trial: Trial) -> Iterator[str]:
     if units:
         rates += f"; {target.flops / time_us / 1e6:.4g} TFLOP/s, {' and '.join(units)}"
     yield f"- Reached: {rates}"
-    yield f"- Binds, by these figures: {_words(found, target, trial)}"
+    yield f"- Binds, by these figures: {_words(found, shares.get(found, 0.0), target, trial)}"
 
 
 def _shares(target: Target, time_us: float) -> dict[Resource, float]:
@@ -90,9 +93,15 @@ def _shares(target: Target, time_us: float) -> dict[Resource, float]:
         return {**found, Resource.TENSOR_CORES: own}
     if own <= _BEYOND_FP32:
         found[Resource.FLOATING_POINT] = own
-    if Arithmetic.TF32 in rates:
+    if _splitting_pays(target) or (Arithmetic.TF32 in rates and own > _BEYOND_FP32):
         found[Resource.TENSOR_CORES] = 3 * reached / rates[Arithmetic.TF32]
     return found
+
+
+def _splitting_pays(target: Target) -> bool:
+    """Whether three TF32 products take less time than one in fp32: not so on compute capability 8.6 and 8.9."""
+    rates = target.ceilings.matmul_flops_per_s
+    return Arithmetic.TF32 in rates and rates[Arithmetic.TF32] > 3 * rates[Arithmetic.FP32]
 
 
 def _ceiling(unit: Resource, target: Target) -> str:
@@ -109,18 +118,36 @@ def _launches_bind(target: Target, trial: Trial, time_us: float) -> bool:
     return launches > 1 and sum(kernel.us for kernel in trial.profile) < _BUSY * time_us
 
 
-def _words(found: Resource, target: Target, trial: Trial) -> str:
+def _words(found: Resource, share: float, target: Target, trial: Trial) -> str:
+    """Returns what binds, and what would help; `share` is that of its ceiling."""
     if found is Resource.LAUNCH:
-        launches = sum(kernel.launches for kernel in trial.profile)
-        count = f" ({launches:.3g} a call)" if launches else ""
-        return f"launches{count}. Starting kernels, and the gaps between them, take much of a call; fewer help"
+        return _launch_words(target, trial)
     if found is Resource.LATENCY:
         seen = ", ".join(hints(trial))
         return f"latency. No ceiling is near, so {_WAITS[target.machine.device_type]}" + (
             f". Seen: {seen}" if seen else ""
         )
     if found is Resource.MEMORY:
-        return "memory. Fewer bytes help, or a smoother stream of them"
-    if found is Resource.FLOATING_POINT and Arithmetic.TF32 in target.ceilings.matmul_flops_per_s:
-        return "floating-point units, if its products are fp32 multiply-adds; if they are on tensor cores, latency"
+        if share > _BEYOND_DRAM:
+            return "memory, by bytes that come in part from the cache: DRAM is not the limit"
+        if share >= _AT_FLOOR:
+            return "memory, at its floor: little is left to win"
+        return "memory. Bytes read twice or in part, or a stream with gaps, are what is left"
+    if found is Resource.FLOATING_POINT and _splitting_pays(target):
+        return (
+            "floating-point units, if its products are fp32 multiply-adds: then three TF32 products on tensor cores "
+            "are the way on; if they are on tensor cores already, latency"
+        )
     return f"{found.value}. Fewer or cheaper operations help, or a pipeline that feeds them without gaps"
+
+
+def _launch_words(target: Target, trial: Trial) -> str:
+    launches = sum(kernel.launches for kernel in trial.profile)
+    if launches > 1:
+        return (
+            f"launches ({launches:.3g} a call). Starting kernels, and the gaps between them, take much of a call; "
+            "fewer help"
+        )
+    if target.machine.device_type == "cuda":
+        return "launch. One kernel takes some 3 us however little it does; little is left to win"
+    return "the call itself. Calls from Python and parallel regions take some microseconds each; little is left to win"

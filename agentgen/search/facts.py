@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentgen.records.machine import Target, TensorShape
-from agentgen.records.problem import Arithmetic, DeviceType, Scalar
+from agentgen.records.problem import Arithmetic, Demand, DeviceType, Scalar
 from agentgen.records.run import Run
 from agentgen.search.prompts import render
 
@@ -41,6 +41,7 @@ def facts_text(run: Run, target: Target) -> str:
         constants=_assignments(target.constants) or "as above",
         tensors="\n".join(_tensors(target)),
         workloads="\n".join(_workloads(run)),
+        demands=_demands(run),
         device=_device(target),
         flops=f"{target.flops:.4g}",
         bytes=f"{target.bytes_moved:.4g}",
@@ -75,6 +76,21 @@ def _workloads(run: Run) -> list[str]:
     return lines or ["- (no others)"]
 
 
+def _demands(run: Run) -> str:
+    """Returns what the problem requires of a kernel beyond what every problem does."""
+    found: list[str] = []
+    if run.problem.special_values is Demand.REQUIRED:
+        found.append(
+            "\n\nRequired here: with NaN and Inf among the inputs, outputs are finite exactly where PyTorch's are."
+        )
+    if run.problem.strided_inputs is Demand.REQUIRED:
+        found.append(
+            "\n\nRequired here: inputs may be slices of something wider, with gaps between their rows. Be right on "
+            "them (`.contiguous()` is free where nothing is to be copied) or raise; never wrong in silence."
+        )
+    return "".join(found)
+
+
 def _assignments(constants: Mapping[str, Scalar]) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in constants.items())
 
@@ -104,5 +120,8 @@ def _device(target: Target) -> str:
 def _compute(target: Target) -> str:
     if not target.flops:
         return ""
-    compute_us = target.flops / target.ceilings.peak_flops_per_s(target.arithmetic) * 1e6
-    return f", computing at the rate of a large matrix product {us(compute_us)} us"
+    peak = target.ceilings.peak_flops_per_s(target.arithmetic)
+    split = peak > target.ceilings.matmul_flops_per_s[target.arithmetic]
+    third = "a third of the TF32 rate (three products of split operands)"
+    rate = third if split else "the rate of a large matrix product"
+    return f", computing at {rate} {us(target.flops / peak * 1e6)} us"

@@ -17,6 +17,7 @@ from agentgen.search.tree import Node, Tree
 
 _SHOWN: Final = 40
 _LINE_CHARACTERS: Final = 240
+_CHANGE_CHARACTERS: Final = 160
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ def steps(tree: Tree, parent: Node | None) -> str:
         origin = tree.number(node.candidate.parent)
         made = f"made from {f'program {origin}' if origin else 'the reference'}"
         mark = " [the one above]" if parent and node.candidate.id == parent.candidate.id else ""
-        lines.append(f"- program {tree.number(node.candidate.id)}, {made}{mark}: {score_line(node.score)}")
+        lines.append(
+            f"- program {tree.number(node.candidate.id)}, {made}{mark}: {score_line(node.score)}{_change(node)}"
+        )
     left_out = (tree.number(nodes[0].candidate.id) or 1) - 1 if nodes else 0
     if left_out:
         lines.insert(0, f"- ({left_out} earlier programs are left out)")
@@ -122,6 +125,17 @@ def clip(text: str) -> str:
     """Returns a text in one line of bearable length."""
     text = " ".join(text.split())
     return text if len(text) <= _LINE_CHARACTERS else text[: _LINE_CHARACTERS - 3] + "..."
+
+
+def _change(node: Node) -> str:
+    """Returns what a program says of itself in a line `# Change: ...` before its imports."""
+    for line in node.candidate.source.split("\n"):
+        if line.startswith(("import ", "from ")):
+            break
+        if line.startswith("# Change:"):
+            text = " ".join(line.removeprefix("# Change:").split())
+            return f". Change: {text[:_CHANGE_CHARACTERS]}" if text else ""
+    return ""
 
 
 def _idea_line(tree: Tree, idea: Idea, marked: bool) -> str:

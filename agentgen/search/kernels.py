@@ -13,13 +13,15 @@ _BUILDS = 12
 _PROFILES = 6
 _NAME_CHARACTERS = 60
 _FEW = 0.25
-"""Share of the warps that a multiprocessor can hold. Kernels on tensor cores do well with less; those see no hint, for
-they reach their ceiling."""
+"""Share of the warps that a multiprocessor can hold. Kernels on tensor cores do well with less, and which those are is
+not known: the hint says so."""
 
 
 def build_lines(trial: Trial) -> Iterator[str]:
     """Yields registers, spills and static shared memory as the compiler told them."""
-    lines = [f"- Kernel `{build.kernel}`: {known}" for build in trial.build if (known := _known(build))]
+    lines = [
+        f"- Kernel `{' '.join(build.kernel.split())}`: {known}" for build in trial.build if (known := _known(build))
+    ]
     yield from lines[:_BUILDS]
     if len(lines) > _BUILDS:
         yield f"- and {len(lines) - _BUILDS} further kernels"
@@ -28,7 +30,7 @@ def build_lines(trial: Trial) -> Iterator[str]:
 def profile_lines(trial: Trial) -> Iterator[str]:
     """Yields the kernels that ran, the longest first: device time, launch, and what of it fits on a multiprocessor."""
     if trial.profile:
-        yield "- On the device, in an instrumented run beside the timed one:"
+        yield "- On the device, as told by an instrumented guest beside the timed one:"
     for kernel in trial.profile[:_PROFILES]:
         name = kernel.kernel if len(kernel.kernel) <= _NAME_CHARACTERS else f"{kernel.kernel[:_NAME_CHARACTERS]}..."
         each = f"{kernel.us / kernel.launches:.4g} us each" if kernel.launches else "no launch"
@@ -40,8 +42,9 @@ def profile_lines(trial: Trial) -> Iterator[str]:
 
 
 def hints(trial: Trial) -> Iterator[str]:
-    """Yields what, in these figures, may make a kernel wait: spills, few blocks, few warps of the longest kernel."""
-    spilled = sum(build.spill_bytes or 0 for build in trial.build)
+    """Yields what may make a kernel wait: spills of kernels that ran, few blocks, few warps of the longest one."""
+    ran = {kernel.kernel for kernel in trial.profile}
+    spilled = sum(build.spill_bytes or 0 for build in trial.build if not ran or build.kernel in ran)
     if spilled:
         yield f"{spilled} bytes of registers are spilled"
     for kernel in trial.profile[:1]:
@@ -49,7 +52,8 @@ def hints(trial: Trial) -> Iterator[str]:
             yield f"{kernel.blocks} blocks for {trial.machine.cores} multiprocessors"
         found = _occupancy(kernel, trial.machine)
         if found is not None and found.share < _FEW:
-            yield f"{found.warps} of {found.most_warps} warps fit on a multiprocessor"
+            fit = f"{found.warps} of {found.most_warps} warps fit on a multiprocessor"
+            yield f"{fit} (few, unless it computes on tensor cores)"
 
 
 def _known(build: BuildReport) -> str:

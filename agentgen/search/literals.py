@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 _KINDS = ("cuda", "cpp")
+_ESCAPE = re.compile(r"\n|\\(?:[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+_NEWLINES = {r"\n", r"\12", r"\012", r"\x0a", r"\u000a", r"\u0000000a"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Literal:
     """The lines that the compiler counts: `agentgen.jit` puts nothing before them (its prelude for CUDA is a header of
     its own). Empty: not known."""
     lines: tuple[int, ...] = ()
-    """On which line of the candidate each of them ends."""
+    """On which line of the candidate each of them stands; 0 where it stands on several."""
 
 
 def literals(source: str) -> list[Literal]:
@@ -83,25 +86,43 @@ def _is_read(name: ast.Name) -> bool:
 
 
 def _lines(source: str, text: ast.expr | None) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Returns the lines of a literal's text, and on which line of the candidate each ends.
-
-    The text up to the end of each line of the candidate is read for itself, so that escapes and lines that a backslash
-    joins are counted as Python counts them.
-    """
+    """Returns the lines of a literal's text, and on which line of the candidate each stands: 0 where a backslash joined
+    several of the candidate's."""
     if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
         return (), ()
     segment = ast.get_source_segment(source, text) or ""
     quotes = _quotes(segment)
     if not quotes:
         return (), ()
-    lines: list[int] = []
-    written = segment.split("\n")
-    for index in range(len(written)):
-        part = "\n".join([*written[: index + 1], quotes])
-        value = text.value if index == len(written) - 1 else ast.literal_eval(part)
-        ended = len(value.split("\n")) - (index < len(written) - 1)
-        lines += [text.lineno + index] * (ended - len(lines))
-    return tuple(text.value.split("\n")), tuple(lines)
+    start = segment.index(quotes)
+    lines, ends = tuple(text.value.split("\n")), text.lineno + segment.count("\n") + 1
+    if "r" in segment[:start].lower():
+        found = tuple(range(text.lineno, ends))
+    else:
+        found = tuple(_standing(segment[start + len(quotes) : -len(quotes)], text.lineno))
+    return (lines, found) if len(lines) == len(found) else ((), ())
+
+
+def _standing(body: str, line: int) -> Iterator[int]:
+    """Yields where each line of a text stands that is written, with escapes, from a line of the candidate on."""
+    held: set[int] = set()
+    after = 0
+    for match in _ESCAPE.finditer(body):
+        joins, ends = match[0] == "\\\n", match[0] == "\n" or match[0].lower() in _NEWLINES
+        if not joins and not ends:
+            continue
+        if match.start() > after:
+            held.add(line)
+        if ends:
+            yield _only(held or {line})
+            held = set()
+        line += match[0].endswith("\n")
+        after = match.end()
+    yield _only(held | {line} if len(body) > after else held or {line})
+
+
+def _only(lines: set[int]) -> int:
+    return lines.pop() if len(lines) == 1 else 0
 
 
 def _quotes(segment: str) -> str:

@@ -102,7 +102,7 @@ def _below(lines: list[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def _compiled(source: str, complaints: list[Complaint], frames: list[int]) -> Iterator[tuple[int, str]]:
-    literal = _meant(literals(source), complaints, frames)
+    literal = _meant(literals(source), complaints, frames) if complaints else None
     if literal is None:
         return
     for complaint in complaints:
@@ -115,18 +115,19 @@ def _renumbered(detail: str, literal: Literal) -> str:
 
     def of_candidate(match: re.Match[str]) -> str:
         number = int(match[1])
-        return f"at line {literal.lines[number - 1]}" if 0 < number <= len(literal.lines) else match[0]
+        line = literal.lines[number - 1] if 0 < number <= len(literal.lines) else 0
+        return f"at line {line}" if line else match[0]
 
-    return re.sub(r"\bat line (\d+)", of_candidate, detail)
+    return re.sub(r"\bat line (\d+)\b(?! of )", of_candidate, detail)
 
 
 def _meant(calls: list[Literal], complaints: list[Complaint], frames: list[int]) -> Literal | None:
     """Returns the text that was compiled: that of the call that raised, if the log has the traceback, and in any case
     the only one that can be."""
-    if not complaints:
-        return None
     calls = [call for call in calls if call.kind == complaints[0].kind]
     raised = [call for call in calls if any(call.first <= frame <= call.last for frame in frames)]
+    if frames and not raised:
+        return None  # compiled by a call that is not seen as one, such as one under another name
     texts = {call.lines: call for call in raised or calls if not call.lines or _shows(call, complaints)}
     return texts.popitem()[1] if len(texts) == 1 and () not in texts else None
 

@@ -51,7 +51,7 @@ class Occupancy:
     most_warps: int
     """That it can hold of any kernel."""
     limit: str
-    """What allows no further block: "registers", "shared memory", "warps" or "blocks"."""
+    """What allows no further block: "registers", "shared memory", "warps", "blocks", or several joined by "and"."""
 
     @property
     def share(self) -> float:
@@ -79,8 +79,8 @@ def occupancy(capability: str | None, threads: int, registers: int, shared_bytes
         "warps": limits.warps // warps,
         "blocks": limits.blocks,
     }
-    limit = min(possible, key=lambda name: possible[name])
-    blocks = possible[limit]
+    blocks = min(possible.values())
+    limit = " and ".join(name for name, most in possible.items() if most == blocks)
     return Occupancy(blocks, blocks * warps, limits.warps, limit) if blocks else None
 
 

@@ -8,7 +8,7 @@ from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
 from agentgen.records.run import Run
-from agentgen.search.facts import device_type, facts_text, system_text
+from agentgen.search.facts import facts_text, system_text
 from agentgen.search.feedback import trial_report
 from agentgen.search.history import failures, steps
 from agentgen.search.ideas import parent_candidate_text, parent_text
@@ -47,7 +47,7 @@ def write_request(
         title=idea.title,
         category=idea.category.value,
         reasoning=idea.reasoning,
-        playbook=render(f"playbook/{idea.category.name.lower()}-{device_type(tree.run)}"),
+        playbook=render(f"playbook/{idea.category.name.lower()}-{_hardware(language)}"),
         parent=_parent_text(tree, target, idea, language, own),
         language=language.value,
     )
@@ -84,7 +84,7 @@ def refine_request(tree: Tree, target: Target, growth: Growth, round: int) -> Ch
         facts=facts_text(run, target),
         contract=render("contract"),
         language_notes=_language_notes(language, target),
-        playbook=render(f"playbook-{device_type(run)}"),
+        playbook=render(f"playbook-{_hardware(language)}"),
         parent=parent_text(tree, target, parent),
         history=steps(tree, parent),
         language=language.value,
@@ -125,6 +125,11 @@ def _request(
         prompt=prompt,
         round=round,
     )
+
+
+def _hardware(language: Language) -> str:
+    """Returns whose notes a program needs: a CUDA or Triton kernel is one for a GPU wherever it is tried out."""
+    return "cpu" if language is Language.CPP else "cuda"
 
 
 def _language_notes(language: Language, target: Target) -> str:

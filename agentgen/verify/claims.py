@@ -43,10 +43,16 @@ def _plausible(build: BuildReport) -> BuildReport:
     return build.model_copy(update={"kernel": _escaped(build.kernel)})
 
 
+def _figure(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 53 else None
+
+
 Shown = Annotated[str, BeforeValidator(_escaped)]
 Name = Annotated[str, Field(max_length=1000), AfterValidator(_printable)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 """Up to what a float and JSON's other readers hold exactly."""
+Figure = Annotated[Count | None, BeforeValidator(_figure)]
+"""For display only: nonsense is left out, and is no reason to refuse the answer."""
 Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 """Seconds or microseconds. NaN, which JSON lets through, would agree with every clock."""
 
@@ -85,11 +91,11 @@ class KernelClaim(_Claim):
     name: Shown
     count: Count
     us: Amount
-    registers: Count | None = None
-    blocks: Count | None = None
-    threads: Count | None = None
-    shared_bytes: Count | None = None
-    local_bytes: Count | None = None
+    registers: Figure = None
+    blocks: Figure = None
+    threads: Figure = None
+    shared_bytes: Figure = None
+    local_bytes: Figure = None
 
 
 class Claim(_Claim):

@@ -97,7 +97,7 @@ def profile(kernels: Sequence[KernelClaim], calls: int) -> tuple[KernelProfile, 
     longest = sorted(kernels, key=lambda kernel: kernel.us, reverse=True)[:MOST_KERNELS]
     return tuple(
         KernelProfile(
-            kernel=kernel.name[:_NAME_CHARACTERS],
+            kernel=" ".join(kernel.name.split())[:_NAME_CHARACTERS],  # it stands in a line of a prompt
             launches=kernel.count / calls,
             us=kernel.us / calls,
             share=kernel.us / total,

@@ -71,7 +71,7 @@ def test_gaps_between_many_kernels_are_launches() -> None:
     assert bottleneck(problem, timed(1045.0, kernel(1, 1000.0))) is Resource.LATENCY
     assert bottleneck(problem, timed(1045.0, kernel(40, 500.0))) is Resource.LAUNCH
     assert bottleneck(problem, timed(1045.0, kernel(4, 1000.0))) is Resource.LATENCY
-    assert bottleneck(problem, timed(100.0, kernel(20, 90.0))) is Resource.LAUNCH, "20 launches take 60 us"
+    assert bottleneck(problem, timed(1045.0, kernel(200, 1000.0))) is Resource.LAUNCH, "200 launches take 600 us"
 
 
 def test_what_binds_on_a_cpu() -> None:
@@ -98,3 +98,37 @@ def test_the_figures_stand_beside_the_verdict() -> None:
     assert binds.startswith("- Binds, by these figures: floating-point units, if its products are fp32 multiply-adds")
     assert "Binds, by these figures: memory." in trial_report(timed(250.0), TARGET)
     assert "Binds" not in trial_report(timed(250.0))
+
+
+def binds(problem: Target, trial: Trial) -> str:
+    """Returns the last line."""
+    *_, line = bottleneck_lines(problem, trial)
+    return line.removeprefix("- Binds, by these figures: ")
+
+
+def test_where_splitting_does_not_pay_fp32_units_bind() -> None:
+    problem = target(Arithmetic.FP32, *MATMUL)
+    rates = {Arithmetic.FP32: 57e12, Arithmetic.TF32: 82e12}  # of compute capability 8.6
+    slower = problem.model_copy(update={"ceilings": Ceilings(copy_bytes_per_s=9e11, matmul_flops_per_s=rates)})
+    full_us = problem.flops / 57e6
+    assert bottleneck(slower, timed(full_us)) is Resource.FLOATING_POINT
+    assert binds(slower, timed(full_us)).startswith("floating-point units. Fewer or cheaper")
+    assert bottleneck(slower, timed(full_us / 1.35)) is Resource.TENSOR_CORES, "fp32 units cannot"
+    assert "three TF32 products on tensor cores are the way on" in binds(problem, timed(2679.0))
+
+
+def test_a_short_kernel_at_its_floor_does_not_wait_for_its_launch() -> None:
+    layernorm = target(Arithmetic.FP32, 0, 24_000_000)  # 5.6 us
+    assert binds(layernorm, timed(6.0, kernel(1, 5.8))) == "memory, at its floor: little is left to win"
+    one = "launch. One kernel takes some 3 us however little it does; little is left to win"
+    assert binds(target(Arithmetic.FP32, 0, 8192), timed(4.0)) == one
+    assert binds(target(Arithmetic.FP32, 0, 8192), timed(4.0, kernel(1, 2.0))) == one
+    assert binds(target(Arithmetic.FP32, 0, 8192), timed(9.0, kernel(2, 2.0))).startswith("launches (2 a call). ")
+    assert binds(TARGET.model_copy(update={"bytes_moved": 100}), timed(8.0)).startswith("the call itself. ")
+
+
+@pytest.mark.parametrize(
+    ("median_us", "said"), [(400.0, "in part from the cache"), (520.0, "at its floor"), (660.0, "Bytes read twice")]
+)
+def test_words_on_memory_are_by_the_share_of_the_copy_rate(median_us: float, said: str) -> None:
+    assert said in binds(target(Arithmetic.FP32, *SOFTMAX), timed(median_us))

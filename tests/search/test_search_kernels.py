@@ -21,7 +21,7 @@ def on_h200(*profile: KernelProfile, build: tuple[BuildReport, ...] = ()) -> Tri
 
 def test_what_a_gpu_told_of_each_kernel() -> None:
     head, conv, fill = profile_lines(on_h200(CONV, FILL))
-    assert head == "- On the device, in an instrumented run beside the timed one:"
+    assert head == "- On the device, as told by an instrumented guest beside the timed one:"
     assert conv == (
         "  - `conv`: 1 a call, 210.4 us each, 96% of device time; 1056 blocks of 256 threads; 128 registers; 49152 "
         "bytes of shared memory; 16 bytes of local memory a thread; 16 of 64 warps fit on a multiprocessor, limited by "
@@ -56,5 +56,8 @@ def test_hints_at_what_makes_a_kernel_wait() -> None:
     assert list(hints(on_h200(few, build=(BuildReport(kernel="conv", spill_bytes=96),)))) == [
         "96 bytes of registers are spilled",
         "16 blocks for 132 multiprocessors",
-        "8 of 64 warps fit on a multiprocessor",
+        "8 of 64 warps fit on a multiprocessor (few, unless it computes on tensor cores)",
     ]
+    other = (BuildReport(kernel="never_launched", spill_bytes=96),)
+    assert list(hints(on_h200(CONV, build=other))) == []
+    assert list(hints(on_h200(build=other))) == ["96 bytes of registers are spilled"], "no profile says what ran"

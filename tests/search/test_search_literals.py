@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 from agentgen.search.literals import literals
 
 IMPORT = "from agentgen import jit\n"
@@ -24,6 +26,9 @@ def test_escapes_and_joined_lines_are_counted_as_python_counts_them() -> None:
     (found,) = literals(source)
     assert found.text == ("int a; // \\n", 'asm("x;', '\t"', '"y;");')
     assert found.lines == (3, 4, 4, 5)
+    (joined,) = literals(IMPORT + 'k = jit.cuda("""int a = 1 + \\\n2;\nint b;\\\n\n\\x0aint c;""")\n')
+    assert joined.text == ("int a = 1 + 2;", "int b;", "", "int c;")
+    assert joined.lines == (0, 4, 6, 6), "the first stands on two lines"
     assert where(IMPORT + 'k = jit.cpp("int a;\\nint b;")\n') == [(2, 2)]
 
 
@@ -46,3 +51,11 @@ def test_a_name_that_is_a_parameter_somewhere_is_not_looked_up() -> None:
 
 def test_what_is_no_python_has_none() -> None:
     assert literals("def (") == []
+
+
+def test_long_texts_take_no_long_time() -> None:
+    start = time.process_time()
+    for mark in ("r", ""):
+        (found,) = literals(f'{IMPORT}k = jit.cuda({mark}"""' + "int a;\n" * 20_000 + '""")\n')
+        assert found.lines == tuple(range(2, 20_003))
+    assert time.process_time() - start < 5, "0.1 s; where it grows with the square of the lines, 20 and more"

@@ -272,3 +272,23 @@ def test_tritons_interpreter_raises_in_the_candidates_lines(tmp_path: Path) -> N
         f"line {call}: in outer",
         f"line {launch}: in <module>",
     ]
+
+
+def test_a_call_under_another_name_is_not_taken_for_the_next_best() -> None:
+    texts = 'B = """// b\nhelper\n"""\nA = """// a\nhelper\n"""\n'
+    source = f"{HEAD}{texts}mk = jit.cpp\nx = mk(B)\ny = jit.cpp(A)\n"
+    (line,) = numbered(source, "mk(B)")
+    error = "candidate.cpp:2:1: error: no\n    2 | helper\n      | ^\n"
+    where = f'Traceback (most recent call last):\n  File "candidate.py", line {line}, in <module>\n    x = mk(B)\n'
+    assert located(source, f"{error}{where}agentgen.jit.errors.CompileError: no\n") == []
+    assert located(source, error), "without a traceback: the only text that is seen to be compiled"
+
+
+def test_lines_of_included_headers_keep_their_numbers() -> None:
+    lines = "".join(f"line {i}\n" for i in range(1, 9))
+    source = f'{HEAD}k = jit.cuda(r"""{lines}""")\n'
+    detail = "detected during instantiation at line 3 of /usr/include/invoke.h\n            called at line 3"
+    said = f"candidate.cu(2): error: no\n  line 2\n  ^\n          {detail}\n"
+    (found,) = located(source, said)
+    assert "at line 3 of /usr/include/invoke.h" in found
+    assert "called at line 6" in found

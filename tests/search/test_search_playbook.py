@@ -39,13 +39,14 @@ def test_notes_are_dense_and_short(name: str) -> None:
     assert len(text.encode()) <= NOTES_BYTES
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+KINDS = [(Language.CPP, "cpu"), (Language.CUDA, "cuda"), (Language.TRITON, "cuda")]
+
+
+@pytest.mark.parametrize(("language", "kind"), KINDS)
 @pytest.mark.parametrize("category", Category)
-def test_an_implementer_gets_the_notes_of_the_ideas_category(category: Category, device: str) -> None:
-    run = RUN.model_copy(update={"device": device})
+def test_an_implementer_gets_the_notes_of_the_ideas_category(category: Category, language: Language, kind: str) -> None:
     idea = Idea(parent="root", category=category, title="Some idea", reasoning="For a reason.")
-    request = write_request(empty_tree(run), TARGET, idea, Language.TRITON, 1, None)
-    kind = "cuda" if device == "cuda:0" else "cpu"
+    request = write_request(empty_tree(RUN), TARGET, idea, language, 1, None)
     for name in NAMES:
         assert (render(f"playbook/{name}") in request.prompt) == (name == f"{category.name.lower()}-{kind}")
 

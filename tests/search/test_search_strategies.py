@@ -26,6 +26,7 @@ from agentgen.records import events
 from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.run import Plan, Strategy
 from agentgen.search.enough import enough
+from agentgen.search.history import steps
 from agentgen.search.loop import run_search
 from agentgen.search.strategies import Growth, best_first, best_of_n, ideas_tree, refine, weights
 from agentgen.search.tree import Tree
@@ -220,3 +221,12 @@ def test_nothing_recorded_for_a_whole_round_ends_the_run(ledger: Ledger) -> None
     seen = carry_out(ledger, ScriptedModel(recorded), Strategy.IDEAS_TREE)
     assert [event.round for event in seen if isinstance(event, events.RoundStarted)] == [1, 2]
     assert len([event for event in seen if isinstance(event, events.BranchEnded)]) == 2
+
+
+def test_the_history_of_refining_shows_what_each_program_changed(ledger: Ledger) -> None:
+    tree, _ = tree_of(ledger)
+    for head in ("# Change: tiles of  64,\tfewer loads." + "x" * 300, "import torch\n# Change: too late", "# Change:"):
+        tree.add_candidate(1, make_candidate(f"# judge: 1.5\n{head}\nimport torch\n"))
+    first, second, third = steps(tree, None).split("\n")
+    assert first.endswith(". Change: tiles of 64, fewer loads." + "x" * 135)
+    assert "Change" not in second + third

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from verify_guests import rig_of, session_at, torch_conv
+from verify_problems import small_conv
 
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.guest.coverage import recording
 from agentgen.verify.checks.own_work import dispatches_no_compute, listed, moved_bytes
+from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, Rejected
 
 X = torch.randn(4, 6)
@@ -138,3 +142,14 @@ def test_without_recording_nothing_is_seen() -> None:
     with recording(False) as (seen, _):
         torch.ones(2).sum()
     assert seen == {}
+
+
+def test_what_torch_computes_in_prepare_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a guest writes its module there
+    prepares = "    def prepare(self): self.kept['sines'] = torch.sin(self.conv.weight)"
+    with rig_of(small_conv()) as rig, session_at(rig, torch_conv(more=prepares)) as session:
+        rig.draw_inputs(Family.NORMAL, 1)
+        session.run(rig, 1)
+        seen = session.run(rig, 1, record=True).dispatched
+    assert any("conv" in name for name in seen)
+    assert not any("sin" in name for name in seen), "forward's calls alone are recorded"

@@ -158,6 +158,14 @@ def test_strided_inputs_may_be_refused(rig: Rig, demand: Demand) -> None:
     assert check.evidence == "refused: AssertionError: rows"
 
 
+@pytest.mark.parametrize("probe", [strided(Demand.REPORTED), special(Demand.REPORTED)])
+def test_a_failure_that_is_tolerated_leaves_no_traceback(rig: Rig, probe: Probe) -> None:
+    refuses = "assert x.is_contiguous() and x.isfinite().all(), 'no'\nreturn self.answer(x)"
+    with session_at(rig, torch_conv(refuses)) as session:
+        probe(Findings(), session, rig)
+        assert session.traceback == ""
+
+
 # ---- stopped ---------------------------------------------------------------------------------------------------------
 
 

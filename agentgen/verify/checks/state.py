@@ -231,7 +231,7 @@ def poisoned_memory(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
 def strided_inputs(session: Session, rig: Rig, arithmetic: Arithmetic, demand: Demand) -> str | NotGated:
     """Catches kernels that take an address for a contiguous tensor: inputs are slices of something wider, with NaN
     between their rows. Right is good; an exception that says so is as good. Being wrong in silence is reported, and
-    fails the kernel where the problem requires it (candidates are promised contiguous inputs).
+    fails the kernel where the problem requires it (elsewhere candidates are promised contiguous inputs).
 
     Does not catch: other layouts (transposed, channels last).
     """
@@ -244,9 +244,11 @@ def strided_inputs(session: Session, rig: Rig, arithmetic: Arithmetic, demand: D
         session.run(rig, 1, rows=[rig.strided_row])
     except Rejected as rejected:
         if session.alive():
+            session.traceback = ""  # tolerated: a later failure is another one
             return f"refused: {rejected.reasons[0][:200]}"
         if demand is Demand.REQUIRED:
             raise
+        session.traceback = ""
         return NotGated(f"reported: {rejected.reasons[0][:200]}, where rows have gaps between them")
     right = truth(rig.reference, rig.private[0], rig.source)
     wrong = _wrong(rig, right, rig.snapshot(0), arithmetic)
@@ -282,6 +284,7 @@ def special_values(session: Session, rig: Rig, demand: Demand) -> str | NotGated
     except Rejected as rejected:
         if demand is Demand.REQUIRED:
             raise
+        session.traceback = ""
         return NotGated(f"reported: {rejected.reasons[0][:200]}, on one NaN and one Inf among the inputs")
     pairs = zip(rig.snapshot(0), by_torch, strict=True)
     differing = sum(int((a.isfinite() != b.isfinite()).sum()) for a, b in pairs)
