@@ -120,10 +120,12 @@ def test_one_device_fails_and_what_the_other_found_is_stored(
     ledger: Ledger, error: type[Exception], status: RunStatus
 ) -> None:
     ledger.create_run(make_run(PLAN))
-    both = threading.Barrier(2)
+    both, met = threading.Barrier(2), list[bool]()
 
     def fails(_candidate: Candidate) -> None:
-        both.wait(PATIENCE_S)
+        if not met:  # one that was asked for before the failure was told meets nobody
+            met.append(True)
+            both.wait(PATIENCE_S)
         raise error("cuda:1 is gone")
 
     def works(_candidate: Candidate) -> None:
