@@ -15,7 +15,7 @@ import pytest
 from asking import IDEAS, REQUEST, ask, until
 from llama import serving, unpacked
 
-from agentgen.errors import ModelUnavailable
+from agentgen.errors import PromptRefused
 from agentgen.models.client import OpenAIModel
 from agentgen.models.journal import Journal
 from agentgen.records.chat import Fault, Role
@@ -101,7 +101,7 @@ def test_a_context_that_is_full_cuts_the_reply(url: str) -> None:
 
 def test_a_request_that_does_not_fit_is_refused(url: str) -> None:
     long = REQUEST.model_copy(update={"prompt": "Be fast. " * CONTEXT})
-    with pytest.raises(ModelUnavailable, match=r"refused the request to smollm2 \(400.*context size"):
+    with pytest.raises(PromptRefused, match=r"refused the request to smollm2 \(400.*context size"):
         ask(model(url), long)
 
 
