@@ -1,4 +1,4 @@
-"""Judges a dataset's kernels, one after the other on each device, with one open judge there at a time."""
+"""Evaluates a dataset: all of its cases, one after the other on each device, with one open judge there at a time."""
 
 from __future__ import annotations
 
@@ -9,36 +9,39 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_evals.reporting import EvaluationReport
 
-from agentgen.scoring.benches import Bench, Hall, OnDevice, OnVerdict, OpenJudge, nothing
-from agentgen.scoring.cases import About, Kernels, Subject, Verdict
+from agentgen.scoring.benches import Bench
+from agentgen.scoring.cases import About, Cases, Inputs
+from agentgen.scoring.hall import Hall, OnVerdict
+from agentgen.scoring.journal import Journal
+from agentgen.scoring.verdicts import Verdict
 
-Report = EvaluationReport[Subject, Verdict, About]
+Report = EvaluationReport[Inputs, Verdict, About]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Report)
 
 
-def judge_all(
-    dataset: Kernels,
-    folder: Path,
-    open_judge: OpenJudge,
+def evaluate(
+    cases: Cases,
+    benches: Sequence[Bench],
+    journal: Journal,
     on_verdict: OnVerdict,
-    devices: Sequence[str],
-    at_end: OnDevice = nothing,
+    *,
+    repeat: int = 1,
+    limit_s: float | None = None,
 ) -> Report:
     """Returns the report over all cases. A case that the machine failed is among the report's failures.
 
     Args:
-        dataset: The cases.
-        folder: That their paths are relative to.
-        open_judge: Opens the judge of a problem on a device; on each device one at a time is open.
+        cases: What is to be done.
+        benches: Where, one case at a time at each. They are closed in the end.
+        journal: Of what is finished already, and then of this.
         on_verdict: Told each verdict as it comes, in this thread.
-        devices: Where they are judged, one case at a time on each.
-        at_end: Called for each device when all is judged, by the thread that opened its judges.
+        repeat: How often each case is done.
+        limit_s: How long the judging of one kernel may take; None: as long as it does.
     """
-    benches = [Bench(device, folder, open_judge, at_end) for device in devices]
-    hall = Hall(benches, [case.inputs for case in dataset.cases], on_verdict)
+    hall = Hall(benches, cases, repeat, journal, on_verdict, limit_s)
     try:
-        report = dataset.evaluate_sync(
-            hall.judge, name=dataset.name, task_name="judge", lifecycle=hall.visit, progress=False
+        report = cases.evaluate_sync(
+            hall.judge, name=cases.name, task_name="evaluate", lifecycle=hall.visit, progress=False, repeat=repeat
         )
     finally:
         hall.close()

@@ -1,4 +1,4 @@
-"""Benches: a device each, at which a dataset's kernels are judged, and who sits at which.
+"""Benches: a device each, at which cases are done, and who sits at which.
 
 The cases of a problem stay at one bench, whose judge stays open for the next of them, as long as no other bench would
 stand empty for that: opening a judge takes as long as judging several kernels.
@@ -6,26 +6,27 @@ stand empty for that: opening a judge takes as long as judging several kernels.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
-from pydantic_evals import Case
-from pydantic_evals.lifecycle import CaseLifecycle
-from pydantic_evals.reporting import ReportCase, ReportCaseFailure
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from agentgen.errors import MachineFailure
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Machine
 from agentgen.records.trial import Depth, Trial
-from agentgen.scoring.cases import About, Subject, Verdict, language_of
-from agentgen.threads import Hand, end
+from agentgen.scoring.cases import Solve, Subject, language_of
+from agentgen.scoring.journal import Visitor
+from agentgen.scoring.verdicts import Verdict
+from agentgen.threads import Hand
 
-CLOSE_S = 7.0
+CLOSE_S: Final = 7.0
 """A judge that does not end by itself is killed after 5 s."""
+TRIES: Final = 3
+"""Where the machine failed, a case is tried anew, by a judge that is opened anew."""
 
 
 class Judge(Protocol):
@@ -40,7 +41,9 @@ class Judge(Protocol):
 
 OpenJudge = Callable[[str, Path], AbstractContextManager[Judge]]
 """The judge, on a device, of the problem in a folder."""
-OnVerdict = Callable[[Subject, Verdict], None]
+SolveOne = Callable[[str, Visitor], tuple[Verdict, Machine | None]]
+"""Solves the problem of a case on a device: returns what came of it, and the machine if a kernel was evaluated. Of the
+same visitor, a run that was begun goes on."""
 OnDevice = Callable[[str], None]
 
 
@@ -49,28 +52,63 @@ def nothing(_: str) -> None:
 
 
 class Bench:
-    """A device: keeps the judge of the last problem open for the next kernel. All but `stop` is done by its `hand`."""
+    """A device: keeps the judge of the last problem open for the next kernel. All but `stop` and `interrupt` is done by
+    its `hand`."""
 
-    def __init__(self, device: str, folder: Path, open_judge: OpenJudge, at_end: OnDevice = nothing) -> None:
+    def __init__(
+        self, device: str, folder: Path, open_judge: OpenJudge, solve: SolveOne, at_end: OnDevice = nothing
+    ) -> None:
+        """Takes a device, the folder that paths are relative to, and who does the work."""
         self.device = device
         self._at_end = at_end
         self._stopped = False
+        self._interrupted: Visitor | None = None
         self.hand = Hand(f"bench of {device}")
         self._folder = folder
         self._open = open_judge
+        self._solve = solve
+        self._here: Visitor | None = None
         self._problem: Path | None = None
         self._context: AbstractContextManager[Judge] | None = None
         self._judge: Judge | None = None
 
-    def judge(self, subject: Subject) -> Trial:
-        """Returns the trial of one kernel. Only a failing machine raises."""
-        source = (self._folder / subject.kernel).read_text(encoding="utf-8")
-        candidate = Candidate(source=source, language=language_of(subject))
-        return self._judge_of(subject.problem).evaluate(candidate, depth=subject.depth)
+    def take(self, visitor: Visitor) -> tuple[Verdict, Machine | None]:
+        """Returns what becomes of a case.
+
+        Raises:
+            MachineFailure: the machine failed, again and again, or the case was interrupted.
+        """
+        self._here = visitor
+        for attempt in Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, MachineFailure) and not self._ended(visitor)),
+            stop=stop_after_attempt(TRIES),
+            wait=wait_random_exponential(max=2.0),
+            before_sleep=lambda _: self._leave_problem(),
+            reraise=True,
+        ):
+            with attempt:
+                return self._done(visitor)
+        raise AssertionError("tenacity returns or raises")
+
+    def _done(self, visitor: Visitor) -> tuple[Verdict, Machine | None]:
+        inputs = visitor.inputs
+        if isinstance(inputs, Solve):
+            self._leave_problem()
+            return self._solve(self.device, visitor)
+        source = (self._folder / inputs.kernel).read_text(encoding="utf-8")
+        candidate = Candidate(source=source, language=language_of(inputs))
+        trial = self._judge_of(inputs).evaluate(candidate, depth=inputs.depth)
+        return Verdict.of(trial), trial.machine
 
     def stop(self) -> None:
-        """Ends what the judge is doing. For another thread."""
+        """Ends what the judge is doing, for good. For another thread."""
         self._stopped = True
+        if judge := self._judge:
+            judge.stop()
+
+    def interrupt(self) -> None:
+        """Ends what is being done for the present case alone. For another thread."""
+        self._interrupted = self._here
         if judge := self._judge:
             judge.stop()
 
@@ -79,128 +117,49 @@ class Bench:
         self._leave_problem()
         self._at_end(self.device)
 
+    def _ended(self, visitor: Visitor) -> bool:
+        return self._stopped or self._interrupted is visitor
+
     def _leave_problem(self) -> None:
         if self._context:
             self._context.__exit__(None, None, None)
         self._context = self._judge = self._problem = None
 
-    def _judge_of(self, problem: Path) -> Judge:
-        if self._judge is None or problem != self._problem:
+    def _judge_of(self, subject: Subject) -> Judge:
+        # One that a stop has reached answers nobody any more.
+        if self._judge is None or subject.problem != self._problem or self._interrupted:
+            self._interrupted = None if self._interrupted is not self._here else self._interrupted
             self._leave_problem()
-            self._context = self._open(self.device, (self._folder / problem).resolve())
+            self._context = self._open(self.device, (self._folder / subject.problem).resolve())
             self._judge = self._context.__enter__()
-            self._problem = problem
-            if self._stopped:  # `stop` has not seen this one
+            self._problem = subject.problem
+            if self._here and self._ended(self._here):  # `stop` has not seen this one
                 self._judge.stop()
         return self._judge
 
 
 class Rota:
-    """Which kernel is judged next, and where."""
+    """Which case is done next, and where."""
 
-    def __init__(self, subjects: Sequence[Subject]) -> None:
-        self._left = list(subjects)
+    def __init__(self, visitors: Sequence[Visitor]) -> None:
+        self._left = list(visitors)
         self._problems: dict[str, Path] = {}
         """Of each device, the problem whose judge is open there."""
 
-    def next(self, device: str) -> Subject | None:
-        """Returns what a free device judges: of its own problem, else of one that no device has, else of the one that
+    def next(self, device: str) -> Visitor | None:
+        """Returns what a free device does: of its own problem, else of one that no device has, else of the one that
         has the most left. None: nothing is left."""
         if not self._left:
             return None
         problem = self._problem(device)
         self._problems[device] = problem
-        position = next(position for position, subject in enumerate(self._left) if subject.problem == problem)
+        position = next(position for position, visitor in enumerate(self._left) if visitor.inputs.problem == problem)
         return self._left.pop(position)
 
     def _problem(self, device: str) -> Path:
-        left = Counter(subject.problem for subject in self._left)  # in the order they come
+        left = Counter(visitor.inputs.problem for visitor in self._left)  # in the order they come
         own = self._problems.get(device)
         if own is not None and own in left:
             return own
         free = [problem for problem in left if problem not in self._problems.values()]
         return free[0] if free else max(left, key=left.__getitem__)
-
-
-class Hall:
-    """The benches with those who wait for them: the task of an evaluation, with `visit` as its lifecycle. All cases
-    begin at once, and each waits in its setup, which is not in its time, until a bench takes it."""
-
-    def __init__(self, benches: Sequence[Bench], subjects: Sequence[Subject], on_verdict: OnVerdict) -> None:
-        self._benches = benches
-        self._rota = Rota(subjects)
-        self._on_verdict = on_verdict
-        self._seats: dict[int, asyncio.Future[Bench]] = {}
-        """By the identity of the subject: two cases may have the same."""
-        self._interrupted = False
-        self.machine: Machine | None = None
-
-    async def judge(self, subject: Subject) -> Verdict:
-        """Returns the verdict on one kernel that has its bench.
-
-        Raises:
-            MachineFailure: the machine failed, or is another than that of the other benches.
-        """
-        bench = self._seats[id(subject)].result()
-        trial = await asyncio.wrap_future(bench.hand.do(lambda: bench.judge(subject)))
-        self.machine = self.machine or trial.machine
-        if trial.machine.id != self.machine.id:
-            raise MachineFailure(f"{bench.device} is another kind of machine than where the evaluation began")
-        verdict = Verdict.of(trial)
-        try:
-            self._on_verdict(subject, verdict)
-        except KeyboardInterrupt:
-            self._interrupted = True  # before this case gives its bench to the next
-            raise
-        return verdict
-
-    def visit(self, case: Case[Subject, Verdict, About]) -> CaseLifecycle[Subject, Verdict, About]:
-        """Returns what a case does before and after it is judged."""
-        return _Visit(case, self)
-
-    async def enter(self, subject: Subject) -> None:
-        """Waits for a bench."""
-        if not self._seats:
-            for bench in self._benches:
-                self._give(bench)
-        await self._seat(subject)
-
-    def leave(self, subject: Subject) -> None:
-        """Gives its bench to the next."""
-        seat = self._seats[id(subject)]
-        if seat.done() and not seat.cancelled():
-            self._give(seat.result())
-
-    def close(self) -> None:
-        """Ends all judges, whatever they are doing."""
-        for bench in self._benches:
-            bench.stop()
-        for bench in self._benches:
-            bench.hand.do(bench.close)
-        end((bench.hand for bench in self._benches), CLOSE_S)
-
-    def _give(self, bench: Bench) -> None:
-        subject = None if self._interrupted else self._rota.next(bench.device)
-        if subject and not (seat := self._seat(subject)).done():  # done: its case has been cancelled
-            seat.set_result(bench)
-
-    def _seat(self, subject: Subject) -> asyncio.Future[Bench]:
-        return self._seats.setdefault(id(subject), asyncio.get_running_loop().create_future())
-
-
-class _Visit(CaseLifecycle[Subject, Verdict, About]):
-    """A case at its bench."""
-
-    def __init__(self, case: Case[Subject, Verdict, About], hall: Hall) -> None:
-        super().__init__(case)
-        self._hall = hall
-
-    async def setup(self) -> None:
-        """Waits for a bench."""
-        await self._hall.enter(self.case.inputs)
-
-    async def teardown(
-        self, result: ReportCase[Subject, Verdict, About] | ReportCaseFailure[Subject, Verdict, About] | None
-    ) -> None:
-        """Leaves it."""
-        self._hall.leave(self.case.inputs)

@@ -1,10 +1,13 @@
-"""Cases of a dataset of kernels, each with the verdict that is due: pydantic-evals' YAML, its paths relative to it."""
+"""Cases of a dataset: kernels to be judged, each with the verdict that is due, and problems to be solved.
+
+pydantic-evals' YAML; paths are relative to the file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from pydantic import ValidationError
 from pydantic_evals import Case, Dataset
@@ -13,9 +16,11 @@ from yaml import YAMLError
 from agentgen.errors import BadInput
 from agentgen.records.base import Record
 from agentgen.records.candidate import Language
-from agentgen.records.problem import DeviceType
-from agentgen.records.trial import Depth, Outcome, Trial
-from agentgen.scoring.evaluators import REPORT_EVALUATORS, Cause, Decision
+from agentgen.records.problem import Arithmetic, DeviceType
+from agentgen.records.run import Caps, Effort, Strategy
+from agentgen.records.trial import Depth
+from agentgen.scoring.evaluators import EVALUATORS, REPORT_EVALUATORS
+from agentgen.scoring.verdicts import Verdict
 
 
 class Subject(Record):
@@ -30,38 +35,26 @@ class Subject(Record):
     """How far the judge has to go."""
 
 
-class Verdict(Record):
-    """What became of it, or is to become of it."""
+class Solve(Record):
+    """A problem to be solved: a search, of which the best kernel counts.
 
-    accepted: bool
-    outcome: Outcome | None = None
-    by: tuple[str, ...] = ()
-    """Checks that failed, in full ("values: main"); of an expected verdict, those of which one is to fail, wherever
-    ("values"). Empty: any, or none by name."""
-    reasons: tuple[str, ...] = ()
-    seconds: Mapping[str, float] = {}
-    """By stage."""
-    median_us: float | None = None
-    speedup: float | None = None
-    """Against the best baseline raced; None where it was not timed."""
+    What is not given is as for `agentgen solve`.
+    """
 
-    def caused_by(self, expected: Verdict) -> bool:
-        """Whether the refusal is the one that was expected."""
-        named = [found for found in self.by for name in expected.by if found == name or found.startswith(f"{name}: ")]
-        return (bool(named) or not expected.by) and expected.outcome in (None, self.outcome)
+    problem: Path
+    """A problem's folder, or a KernelBench-style file, relative to the dataset's file."""
+    arithmetic: Arithmetic | None = None
+    languages: tuple[Language, ...] = ()
+    models: tuple[str, ...] = ()
+    """Empty: those of the command line."""
+    strategy: Strategy | None = None
+    rounds: int | None = None
+    effort: Effort = Effort.QUICK
+    caps: Caps = Caps()
 
-    @classmethod
-    def of(cls, trial: Trial) -> Verdict:
-        """Returns the verdict of a trial."""
-        return cls(
-            accepted=trial.accepted,
-            outcome=trial.outcome,
-            by=tuple(check.name for check in trial.checks if check.passed is False),
-            reasons=trial.reasons,
-            seconds={str(stage): spent for stage, spent in trial.seconds.items()},
-            median_us=trial.timing.median_us if trial.timing else None,
-            speedup=trial.speedup.ratio if trial.speedup else None,
-        )
+
+Inputs: TypeAlias = Subject | Solve
+"""Of a case; told apart by their fields."""
 
 
 class About(Record):
@@ -79,40 +72,46 @@ class About(Record):
     """Where the case can be decided."""
 
 
-Kernels: TypeAlias = Dataset[Subject, Verdict, About]
+Cases: TypeAlias = Dataset[Inputs, Verdict, About]
 KernelCase: TypeAlias = Case[Subject, Verdict, About]
 
 
-def load(path: Path) -> Kernels:
+def load(path: Path) -> Cases:
     """Returns a dataset. Its paths stay as they are, so that a report of it names no machine's folders.
 
     Raises:
         BadInput: the file cannot be used; names it and says why.
     """
     try:
-        found = Dataset[Subject, Verdict, About].from_file(
-            path, custom_evaluator_types=(Decision, Cause), custom_report_evaluator_types=REPORT_EVALUATORS
+        found = Dataset[Inputs, Verdict, About].from_file(
+            path, custom_evaluator_types=EVALUATORS, custom_report_evaluator_types=REPORT_EVALUATORS
         )
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read the dataset {path}: {getattr(error, 'strerror', None) or error}") from error
     except (ValidationError, ValueError, ExceptionGroup, YAMLError) as error:
-        raise BadInput(f"{path} is no dataset of kernels: {_reason(error)}") from error
-    kernels = [path.parent / case.inputs.kernel for case in found.cases]
-    missing = [str(kernel) for kernel in kernels if not kernel.is_file()]
+        raise BadInput(f"{path} is no dataset of cases: {_reason(error)}") from error
+    files = [path.parent / case.inputs.kernel for case in kernels(found)]
+    problems = [path.parent / case.inputs.problem for case in found.cases if isinstance(case.inputs, Solve)]
+    missing = [str(one) for one in (*files, *problems) if not (one.is_file() or (one in problems and one.is_dir()))]
     if missing:
         raise BadInput(f"{path}: {missing[0]} is missing" + (f", and {len(missing) - 1} more" if missing[1:] else ""))
     return found
 
 
-def on_device(dataset: Kernels, device: DeviceType) -> Kernels:
+def on_device(dataset: Cases, device: DeviceType) -> Cases:
     """Returns the cases that can be decided on a kind of device, those of one problem together."""
     cases = [case for case in dataset.cases if case.metadata is None or device in case.metadata.devices]
     return _with(dataset, sorted(cases, key=lambda case: str(case.inputs.problem)))
 
 
-def named(dataset: Kernels, names: Collection[str]) -> Kernels:
+def named(dataset: Cases, names: Collection[str]) -> Cases:
     """Returns the cases whose names contain one of `names`."""
     return _with(dataset, [case for case in dataset.cases if any(part in (case.name or "") for part in names)])
+
+
+def kernels(dataset: Cases) -> list[KernelCase]:
+    """Returns the cases in which a kernel is judged."""
+    return [cast(KernelCase, case) for case in dataset.cases if isinstance(case.inputs, Subject)]
 
 
 def language_of(subject: Subject) -> Language:
@@ -127,7 +126,7 @@ def language_of(subject: Subject) -> Language:
         raise BadInput(f"{subject.kernel} lies in no folder called after its language: give `language`") from error
 
 
-def _with(dataset: Kernels, cases: list[Any]) -> Kernels:
+def _with(dataset: Cases, cases: list[Any]) -> Cases:
     return Dataset(
         name=dataset.name, cases=cases, evaluators=dataset.evaluators, report_evaluators=dataset.report_evaluators
     )

@@ -71,6 +71,7 @@ class ErrorRates(ReportEvaluator[Any, Any, Any]):
         return TableResult(title="error rates", columns=["", "count", "of", "95% from", "to"], rows=rows)
 
 
+EVALUATORS = (Decision, Cause)
 REPORT_EVALUATORS = (Confusion, ErrorRates)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import DeviceType, Problem
 from agentgen.records.trial import Depth
-from agentgen.scoring.cases import KernelCase, language_of, load, on_device
+from agentgen.scoring.cases import KernelCase, kernels, language_of, load, on_device
 from agentgen.store import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +69,7 @@ def device_type(device: str) -> DeviceType:
 def known(device: str, problems: Collection[str] = PROBLEMS) -> list[Entry]:
     """Returns every candidate of some problems that a mix is made of, once."""
     kind = device_type(device)
-    cases = [case for case in on_device(load(DATASET), kind).cases if _wanted(case, kind)]
+    cases = [case for case in kernels(on_device(load(DATASET), kind)) if _wanted(case, kind)]
     more = [_honest(ROOT / problem, ROOT / "tests" / "honest" / f"{kernel}.py") for problem, kernel in MORE[kind]]
     return [entry for entry in (*map(_of_case, cases), *more) if entry.problem.name in problems]
 

@@ -14,7 +14,8 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import DeviceType
 from agentgen.records.run import Effort
 from agentgen.sandbox.process import BOTH_SIDES
-from agentgen.scoring.cases import KernelCase, Verdict, language_of, load, on_device
+from agentgen.scoring.cases import KernelCase, kernels, language_of, load, on_device
+from agentgen.scoring.verdicts import Verdict
 from agentgen.store import catalog
 from agentgen.verify.evaluation import evaluate
 from agentgen.verify.judge import Judge
@@ -25,7 +26,7 @@ DATASET = ROOT / "evals" / "judge.yaml"
 
 def corpus(device: DeviceType, *, honest: bool) -> list[KernelCase]:
     """Returns the cases that a device can decide, those of one problem together."""
-    cases = on_device(load(DATASET), device).cases
+    cases = kernels(on_device(load(DATASET), device))
     return [case for case in cases if case.expected_output and case.expected_output.accepted is honest]
 
 

@@ -11,7 +11,7 @@ import pytest
 from corpus import DATASET, ROOT, Bank, bank, corpus, file_of, needs_quiet, parameters, verdict
 
 from agentgen.records.trial import Outcome
-from agentgen.scoring.cases import KernelCase, load
+from agentgen.scoring.cases import KernelCase, kernels, load
 from agentgen.store import catalog
 
 CHEATS = corpus("cpu", honest=False)
@@ -48,6 +48,6 @@ def test_the_set_is_large_and_each_mechanism_counts_once() -> None:
 
 def test_every_kernel_of_the_folders_is_a_case() -> None:
     folders = {file.resolve() for folder in ("cheats", "honest") for file in (ROOT / "tests" / folder).glob("*/*.py")}
-    named = {file_of(case.inputs.kernel) for case in load(DATASET).cases}
+    named = {file_of(case.inputs.kernel) for case in kernels(load(DATASET))}
     twelve = {ROOT / "tests" / "honest" / "cpp" / f"{name}.py" for name in catalog.names(ROOT / "problems")}
     assert folders - twelve == named

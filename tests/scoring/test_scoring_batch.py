@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from whole import evaluated
 
 from agentgen.errors import BadInput, DeviceLost
 from agentgen.records.candidate import Candidate, Language
@@ -89,9 +90,7 @@ def dataset(folder: Path, *lines: tuple[str, str, str], problem: str = "square")
 
 
 def report_of(path: Path, opened: Opened | None = None) -> batch.Report:
-    def ignore(_subject: cases.Subject, _verdict: cases.Verdict) -> None: ...
-
-    return batch.judge_all(cases.load(path), path.parent, opened or Opened(), ignore, ["cpu"])
+    return evaluated(path, opened or Opened())
 
 
 def rates(report: batch.Report) -> dict[str, tuple[int, int]]:
@@ -180,7 +179,8 @@ def test_cases_for_another_device_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name: x\ncases: [{name: a, inputs: {problem: p}, expected_output: {accepted: true}}]", "kernel"),
+        ("name: x\ncases: [{name: a, inputs: {problem: p}, expected_output: {accepted: true}}]", "missing"),
+        ("name: x\ncases: [{name: a, inputs: {problem: p, kernle: k}}]", "kernel"),
         ("name: x\ncases: [{name: a, inputs: {problem: p, kernel: k}, expected_output: {accept: true}}]", "accept"),
         ("name: x\nevaluators: [Nonsense]\ncases: []", "Nonsense"),
         ("[", "no dataset"),

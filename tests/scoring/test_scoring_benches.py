@@ -8,50 +8,51 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from whole import evaluated
 
 from agentgen.errors import DeviceLost, JudgeDied
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Depth, Outcome, Trial
-from agentgen.scoring import batch, cases
+from agentgen.scoring import batch
 from agentgen.scoring.benches import Rota
+from agentgen.scoring.cases import Solve
+from agentgen.scoring.journal import Visitor
+from agentgen.scoring.verdicts import Verdict
 
 PATIENCE_S = 20.0
 DEVICES: tuple[str, ...] = ("cuda:0", "cuda:1")
 
 
-def subjects(*problems: str) -> list[cases.Subject]:
-    """Returns a kernel for each, numbered from 0."""
-    return [
-        cases.Subject(problem=Path(problem), kernel=Path(f"cuda/{number}.py"))
-        for number, problem in enumerate(problems)
-    ]
+def visitors(*problems: str) -> list[Visitor]:
+    """Returns a case for each, numbered from 0."""
+    return [Visitor(str(number), Solve(problem=Path(problem)), "") for number, problem in enumerate(problems)]
 
 
 def handed_out(rota: Rota, devices: Sequence[str]) -> list[str]:
     """Returns what goes where when the devices ask in this order."""
     found = [(device, rota.next(device)) for device in devices]
-    return [f"{device}: {subject.problem}{subject.kernel.stem}" for device, subject in found if subject]
+    return [f"{device}: {visitor.inputs.problem}{visitor.name}" for device, visitor in found if visitor]
 
 
 # ---- the rota --------------------------------------------------------------------------------------------------------
 
 
 def test_one_device_goes_through_the_problems_in_their_order() -> None:
-    rota = Rota(subjects("a", "b", "a", "b"))
+    rota = Rota(visitors("a", "b", "a", "b"))
     assert handed_out(rota, ["x"] * 5) == ["x: a0", "x: a2", "x: b1", "x: b3"]
 
 
 def test_each_device_has_problems_of_its_own_and_helps_when_none_is_left() -> None:
-    rota = Rota(subjects("a", "a", "a", "b", "b", "c", "c", "c"))
+    rota = Rota(visitors("a", "a", "a", "b", "b", "c", "c", "c"))
     begun = handed_out(rota, ["x", "y", "y", "y", "y", "x"])
     assert begun == ["x: a0", "y: b3", "y: b4", "y: c5", "y: c6", "x: a1"]
     assert handed_out(rota, ["y", "y", "x"]) == ["y: c7", "y: a2"], "it helps, and then nothing is left"
 
 
 def test_help_goes_to_the_problem_with_the_most_left() -> None:
-    rota = Rota(subjects("a", "a", "b", "b", "b", "b", "c"))
+    rota = Rota(visitors("a", "a", "b", "b", "b", "b", "c"))
     handed_out(rota, ["x", "y", "z"])
     assert handed_out(rota, ["z"]) == ["z: b3"]
 
@@ -143,17 +144,14 @@ def dataset(folder: Path, *kernels: tuple[str, str]) -> Path:
     return path
 
 
-def ignore(_subject: cases.Subject, _verdict: cases.Verdict) -> None: ...
-
-
 def test_two_devices_judge_at_once_each_its_own_problem(tmp_path: Path) -> None:
     path, house = dataset(tmp_path, *[(problem, f"# {problem}{n}") for problem in "ab" for n in range(4)]), House()
     threads: set[int] = set()
 
-    def on_verdict(_subject: cases.Subject, _verdict: cases.Verdict) -> None:
+    def on_verdict(_name: str, _verdict: Verdict) -> None:
         threads.add(threading.get_ident())
 
-    report = batch.judge_all(cases.load(path), tmp_path, house, on_verdict, DEVICES)
+    report = evaluated(path, house, DEVICES, on_verdict=on_verdict)
     assert batch.as_expected(report)
     assert [case.name for case in report.cases] == [f"k{number}" for number in range(8)]
     assert sorted(source for _, source in house.judged) == [f"# {problem}{n}" for problem in "ab" for n in range(4)]
@@ -165,24 +163,24 @@ def test_two_devices_judge_at_once_each_its_own_problem(tmp_path: Path) -> None:
 def test_what_is_waited_for_is_not_in_a_case_s_time(tmp_path: Path) -> None:
     path, house = dataset(tmp_path, *[("a", f"# {n}") for n in range(6)]), House(meet=False)
 
-    def slowly(_subject: cases.Subject, _verdict: cases.Verdict) -> None:
+    def slowly(_name: str, _verdict: Verdict) -> None:
         threading.Event().wait(0.05)
 
-    report = batch.judge_all(cases.load(path), tmp_path, house, slowly, DEVICES[:1])
+    report = evaluated(path, house, DEVICES[:1], on_verdict=slowly)
     first, *_, last = report.cases
     assert last.total_duration < first.total_duration + 0.15, "it waited for five before it"
 
 
 def test_a_device_that_fails_is_a_failure_of_its_case_and_the_rest_is_judged(tmp_path: Path) -> None:
     path = dataset(tmp_path, ("a", "lost"), ("b", "# 1"), ("b", "# 2"), ("a", "# 3"))
-    report = batch.judge_all(cases.load(path), tmp_path, House(), ignore, DEVICES)
+    report = evaluated(path, House(), DEVICES)
     assert [failure.name for failure in report.failures] == ["k0"]
     assert [case.name for case in report.cases] == ["k1", "k2", "k3"]
 
 
 def test_two_kinds_of_devices_are_not_mixed_up(tmp_path: Path) -> None:
     path, house = dataset(tmp_path, ("a", "# 0"), ("b", "# 1")), House(kinds=("a GPU", "another GPU"))
-    report = batch.judge_all(cases.load(path), tmp_path, house, ignore, DEVICES)
+    report = evaluated(path, house, DEVICES)
     assert (len(report.cases), len(report.failures)) == (1, 1)
     assert "another kind of machine" in report.failures[0].error_message
 
@@ -190,11 +188,11 @@ def test_two_kinds_of_devices_are_not_mixed_up(tmp_path: Path) -> None:
 def test_an_interrupt_ends_all_judges(tmp_path: Path) -> None:
     path, house = dataset(tmp_path, ("a", "# 0"), ("b", "hangs"), ("a", "# 2"), ("a", "# 3")), House()
 
-    def interrupt(_subject: cases.Subject, _verdict: cases.Verdict) -> None:
+    def interrupt(_name: str, _verdict: Verdict) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        batch.judge_all(cases.load(path), tmp_path, house, interrupt, DEVICES)
+        evaluated(path, house, DEVICES, on_verdict=interrupt)
     assert sorted(house.stops) == list(DEVICES)
     assert house.open == 0
     assert [source for _, source in house.judged] == ["# 0"]
@@ -207,5 +205,5 @@ def test_at_the_end_each_device_is_left_by_the_thread_that_judged_there(tmp_path
     def leave(device: str) -> None:
         left[device] = threading.current_thread().name
 
-    batch.judge_all(cases.load(path), tmp_path, house, ignore, DEVICES, leave)
+    evaluated(path, house, DEVICES, at_end=leave)
     assert left == {device: f"bench of {device}" for device in DEVICES}

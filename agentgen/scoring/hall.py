@@ -1,0 +1,148 @@
+"""The hall: benches, those who wait for them, and the journal in which each leaves what was found."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+
+from pydantic_evals import Case
+from pydantic_evals.lifecycle import CaseLifecycle
+from pydantic_evals.reporting import ReportCase, ReportCaseFailure
+
+from agentgen.errors import MachineFailure
+from agentgen.records.machine import Machine
+from agentgen.scoring.benches import CLOSE_S, Bench, Rota
+from agentgen.scoring.cases import About, Cases, Inputs, Subject
+from agentgen.scoring.journal import Found, Journal, Visitor
+from agentgen.scoring.verdicts import Verdict
+from agentgen.threads import end
+
+OnVerdict = Callable[[str, Verdict], None]
+"""Told the name of a case and what became of it."""
+_HERE: ContextVar[Visitor] = ContextVar("_HERE")
+"""Which case a task is about: pydantic-evals tells it the inputs alone, and two goes at a case have the same."""
+
+
+class Hall:
+    """The task of an evaluation, with `visit` as its lifecycle. All cases begin at once, and each waits in its setup,
+    which is not in its time, until a bench takes it. What the journal knows takes none."""
+
+    def __init__(
+        self,
+        benches: Sequence[Bench],
+        cases: Cases,
+        repeat: int,
+        journal: Journal,
+        on_verdict: OnVerdict,
+        limit_s: float | None = None,
+    ) -> None:
+        """Takes what is to be judged, and where; `limit_s` is how long a kernel may have its bench."""
+        self._benches = benches
+        self._journal = journal
+        self._on_verdict = on_verdict
+        self._limit_s = limit_s
+        goes = [
+            journal.visitor(case.name or "", nth, case.inputs) for case in cases.cases for nth in range(1, repeat + 1)
+        ]
+        self._to_come: dict[str, deque[Visitor]] = defaultdict(deque)
+        for case, visitor in zip((case for case in cases.cases for _ in range(repeat)), goes, strict=True):
+            self._to_come[case.name or ""].append(visitor)
+        self._rota = Rota([visitor for visitor in goes if not journal.known(visitor)])
+        self._seats: dict[Visitor, asyncio.Future[Bench]] = {}
+        self._interrupted = False
+        self.machine: Machine | None = None
+
+    async def judge(self, _: Inputs) -> Verdict:
+        """Returns the verdict on the case that has its bench, or that was judged before.
+
+        Raises:
+            MachineFailure: the machine failed, or is another than that of the other benches.
+        """
+        visitor = _HERE.get()
+        found = self._journal.known(visitor) or await self._found(visitor)
+        if found.machine:
+            self.machine = self.machine or found.machine
+            if found.machine.id != self.machine.id:
+                other = found.machine.device
+                raise MachineFailure(f"{visitor.name} was judged on another kind of machine ({other})")
+        if not self._journal.known(visitor):
+            self._journal.keep(visitor, found)
+        try:
+            self._on_verdict(visitor.name, found.verdict)
+        except KeyboardInterrupt:
+            self._interrupted = True  # before this case gives its bench to the next
+            raise
+        return found.verdict
+
+    async def _found(self, visitor: Visitor) -> Found:
+        bench = self._seats[visitor].result()
+        begun = time.monotonic()
+        future = asyncio.wrap_future(bench.hand.do(lambda: bench.take(visitor)))
+        # A search keeps to the limit by itself: it has what it found until then.
+        limit_s = self._limit_s if isinstance(visitor.inputs, Subject) else None
+        done, _ = await asyncio.wait([future], timeout=limit_s)
+        if not done:
+            bench.interrupt()
+            await asyncio.wait([future])
+            future.exception()  # whatever it is: it has been looked at
+            raise MachineFailure(f"no verdict within {limit_s:.0f} s")
+        verdict, machine = future.result()
+        return Found(verdict=verdict, machine=machine, seconds=time.monotonic() - begun)
+
+    def visit(self, case: Case[Inputs, Verdict, About]) -> CaseLifecycle[Inputs, Verdict, About]:
+        """Returns what a case does before and after it is judged."""
+        return _Visit(case, self, self._to_come[case.name or ""].popleft())
+
+    async def enter(self, visitor: Visitor) -> None:
+        """Waits for a bench, where one is needed."""
+        _HERE.set(visitor)
+        if self._journal.known(visitor):
+            return
+        if not self._seats:
+            for bench in self._benches:
+                self._give(bench)
+        await self._seat(visitor)
+
+    def leave(self, visitor: Visitor) -> None:
+        """Gives its bench to the next."""
+        seat = self._seats.get(visitor)
+        if seat and seat.done() and not seat.cancelled():
+            self._give(seat.result())
+
+    def close(self) -> None:
+        """Ends all judges, whatever they are doing."""
+        for bench in self._benches:
+            bench.stop()
+        for bench in self._benches:
+            bench.hand.do(bench.close)
+        end((bench.hand for bench in self._benches), CLOSE_S)
+
+    def _give(self, bench: Bench) -> None:
+        visitor = None if self._interrupted else self._rota.next(bench.device)
+        if visitor and not (seat := self._seat(visitor)).done():  # done: its case has been cancelled
+            seat.set_result(bench)
+
+    def _seat(self, visitor: Visitor) -> asyncio.Future[Bench]:
+        return self._seats.setdefault(visitor, asyncio.get_running_loop().create_future())
+
+
+class _Visit(CaseLifecycle[Inputs, Verdict, About]):
+    """A case at its bench."""
+
+    def __init__(self, case: Case[Inputs, Verdict, About], hall: Hall, visitor: Visitor) -> None:
+        super().__init__(case)
+        self._hall = hall
+        self._visitor = visitor
+
+    async def setup(self) -> None:
+        """Waits for a bench."""
+        await self._hall.enter(self._visitor)
+
+    async def teardown(
+        self, result: ReportCase[Inputs, Verdict, About] | ReportCaseFailure[Inputs, Verdict, About] | None
+    ) -> None:
+        """Leaves it."""
+        self._hall.leave(self._visitor)
