@@ -90,15 +90,16 @@ class ProcessSandbox:
         self.device = device
         # Goes with this object, too, where a judge fails before it could close it.
         self._scratch = tempfile.TemporaryDirectory(prefix="agentgen-", ignore_cleanup_errors=True)
-        self._folder = Path(self._scratch.name)
-        self._folder.chmod(0o711)  # nobody passes through it
+        self.folder = Path(self._scratch.name)
+        """In which all guests work. Whoever ends first, the zygote removes it with all that is there."""
+        self.folder.chmod(0o711)  # nobody passes through it
         command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote", "--device", device]
-        command += ["--folder", str(self._folder)]
+        command += ["--folder", str(self.folder)]
         command += ["--arch", arch] if arch else []
         command += ["--processes", str(processes), *(["--memory", str(memory_bytes)] if memory_bytes else [])]
         if isolation is not Isolation.NONE:
             command += ["--jail", str(self._scratch_folder("trial"))]
-        variables = environment(self._folder, interpret=interpret, preload=preload)
+        variables = environment(self.folder, interpret=interpret, preload=preload)
         if device == "cpu":
             variables |= {"CUDA_VISIBLE_DEVICES": "", **({"AGENTGEN_CUDA_ARCH": arch} if arch else {})}
         self._zygote: Zygote
@@ -106,7 +107,7 @@ class ProcessSandbox:
             # Here, because importing Docker's client takes 0.2 s, which nobody else is to wait for.
             from agentgen.sandbox.container import ZygoteContainer
 
-            self._zygote = ZygoteContainer(command, variables, self._folder, preload)
+            self._zygote = ZygoteContainer(command, variables, self.folder, preload)
         else:
             self._zygote = ZygoteProcess(command, variables)
         self._channel = self._zygote.channel
@@ -216,11 +217,11 @@ class ProcessSandbox:
         """Ends the zygote, which ends every guest, and removes their folders."""
         self._zygote.end()
         cgroup.sweep(self._places)
-        folders.remove(self._folder)
+        folders.remove(self.folder)
         self._scratch.cleanup()
 
     def _scratch_folder(self, name: str) -> Path:
-        folder = self._folder / name
+        folder = self.folder / name
         folder.mkdir(exist_ok=True)
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)  # whom a jail makes of root

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 from agentgen.errors import MachineFailure, ProtocolError
@@ -33,7 +32,6 @@ class Builder:
         """Takes the architecture to compile for, e.g. `sm_90a`."""
         self._arch = arch
         self._isolation = isolation
-        self._kept = tempfile.TemporaryDirectory(prefix="agentgen-built-", ignore_cleanup_errors=True)
         self._sandbox: ProcessSandbox | None = None
         self._guest: Guest | None = None
         self._candidate = ""
@@ -53,9 +51,10 @@ class Builder:
 
     def take(self, candidate: Candidate) -> Path | None:
         """Returns the cache of a candidate that was begun, if it is built soon; its guest has ended then."""
-        if self._guest is None or self._candidate != candidate.id:
+        if self._sandbox is None or self._guest is None or self._candidate != candidate.id:
             return None
-        cache = Path(self._kept.name, candidate.id)
+        # Beside the guests' folders, not in one of its own: that of a judge that was killed stayed (seen on an H200).
+        cache = self._sandbox.folder / f"built-{candidate.id}"
         try:
             self._guest.answer(LEFT_S)
             os.rename(self._guest.scratch / CACHE, cache)
@@ -70,7 +69,6 @@ class Builder:
         self._end()
         if self._sandbox:
             self._sandbox.close()
-        self._kept.cleanup()
 
     def _end(self) -> None:
         guest, self._guest = self._guest, None

@@ -59,13 +59,15 @@ def census(temporary: Path, judges: Collection[int], device: str) -> Census:
         judges: Process ids of the judges that this program has had.
         device: Whose memory is looked at.
     """
+    # First: it leaves descriptors of its own open in this program, from the first census on.
+    gpu_mib = None if device == "cpu" else _gpu_mib(int(device.partition(":")[2] or 0))
     return Census(
         processes=frozenset(f"{pid} {command}" for pid, command in processes(temporary).items()),
         descriptors=frozenset(_descriptors()),
         shared_memory=frozenset(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else frozenset(),
         folders=frozenset(os.listdir(temporary)),
         groups=frozenset(_groups(judges)),
-        gpu_mib=None if device == "cpu" else _gpu_mib(int(device.partition(":")[2] or 0)),
+        gpu_mib=gpu_mib,
     )
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,3 +139,28 @@ def test_with_few_cores_nothing_is_built_ahead(monkeypatch: pytest.MonkeyPatch) 
         one.begin(cuda(SOURCE), Arithmetic.FP32)
     assert one.take(cuda(SOURCE)) is None
     one.close()
+
+
+KILLED = f"""
+import os, signal
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.problem import Arithmetic
+from agentgen.records.run import Isolation
+from agentgen.verify import builder
+builder.SPARE_CORES = 1
+candidate = Candidate(source={SOURCE!r}, language=Language.CUDA)
+one = builder.Builder("{ARCH}", Isolation.JAIL)
+one.begin(candidate, Arithmetic.FP32)  # the zygote
+one.begin(candidate, Arithmetic.FP32)
+assert one.take(candidate), "nothing was built"
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_nothing_is_left_of_what_was_built_for_a_judge_that_is_killed(tmp_path: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 10
+    while (left := os.listdir(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
