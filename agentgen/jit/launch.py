@@ -1,8 +1,8 @@
 """Launching: a cubin's kernels as attributes, `kernels.name[grid, block, dynamic_shared_bytes](*arguments)`.
 
 Through the driver's API, on torch's current stream and in torch's context, so that launches can be captured in graphs.
-Nothing is loaded before the first launch. Not covered: cluster and cooperative launches, TMA descriptors, setting
-`__constant__` variables.
+Nothing is loaded before the first launch. Not covered: cooperative launches, clusters whose size is not in the source
+(`__cluster_dims__` is), TMA descriptors, setting `__constant__` variables.
 """
 
 from __future__ import annotations

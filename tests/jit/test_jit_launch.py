@@ -89,6 +89,34 @@ def test_gpu_shapes_arrive_and_a_kernel_may_have_no_parameters(on_gpu: jit.Kerne
     torch.cuda.synchronize()
 
 
+CLUSTER = r"""
+extern "C" __global__ void __cluster_dims__(4, 1, 1) neighbours(int* out) {
+  __shared__ int mine;
+  unsigned rank, count, remote;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
+  if (threadIdx.x == 0) mine = 100 + (int)blockIdx.x;
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  unsigned local = (unsigned)__cvta_generic_to_shared(&mine);
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"((rank + 1) % count));
+  int other;
+  asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(other) : "r"(remote) : "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  if (threadIdx.x == 0) out[blockIdx.x] = other;
+}
+"""
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_gpu_blocks_of_a_cluster_see_each_others_shared_memory(nvrtc: None) -> None:
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("clusters begin with compute capability 9.0")
+    out = torch.zeros(8, dtype=torch.int32, device="cuda")
+    jit.cuda(CLUSTER).neighbours[8, 32](out)
+    assert out.tolist() == [101, 102, 103, 100, 105, 106, 107, 104]
+
+
 @needs_gpu
 @pytest.mark.gpu
 def test_gpu_launch_goes_to_the_current_stream(on_gpu: jit.Kernels) -> None:
