@@ -15,8 +15,8 @@ looked at, so pass what is contiguous. Builds are cached by content, also across
 Not covered: parameter lists, names or whole kernels that come out of macros (a macro or alias that stands for one type
 is understood); two definitions of one name in `#if` branches with different parameters; structs and `half` by value,
 references; templates (write an extern "C" kernel that calls one); cooperative launches, clusters whose size is not in
-the source (`__cluster_dims__` is), TMA descriptors; setting `__constant__` variables from Python; several source files. NVRTC
-runs in this process and cannot be timed out.
+the source (`__cluster_dims__` is), TMA descriptors; setting `__constant__` variables from Python; several source files.
+NVRTC runs in this process and cannot be timed out.
 
 An exported kernel carries this folder along under any name: it imports itself relatively, the standard library and
 torch, and nothing else.
