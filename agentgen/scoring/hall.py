@@ -93,7 +93,7 @@ class Hall:
             bench.interrupt()
             await asyncio.wait([future])
             future.exception()  # whatever it is: it has been looked at
-            raise MachineFailure(f"no verdict within {limit_s:.0f} s")
+            raise MachineFailure(f"no verdict within {limit_s:g} s")
         verdict, machine = future.result()
         if machine:
             self.machine = self.machine or machine
