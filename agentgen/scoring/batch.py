@@ -57,9 +57,15 @@ def evaluate(
 
 
 def as_expected(report: Report) -> bool:
-    """Whether every case ran, every assertion about it could be looked at, and holds."""
-    lost = report.failures or report.report_evaluator_failures or any(case.evaluator_failures for case in report.cases)
-    return not lost and all(assertion.value for case in report.cases for assertion in case.assertions.values())
+    """Whether every case ran, and every assertion about it holds.
+
+    Scores and labels are not asked: a dataset demands the assertions that it lists. With `Correct` an unsolved problem
+    is not as expected; a kernel that is no faster always is, for `Faster` is a score. An evaluator that raised (where
+    the verdict that is due is missing, say) is not as expected either: its assertion was never made.
+    """
+    raised = report.report_evaluator_failures or any(case.evaluator_failures for case in report.cases)
+    holds = all(assertion.value for case in report.cases for assertion in case.assertions.values())
+    return holds and not raised and not report.failures
 
 
 def save(report: Report, path: Path) -> None:

@@ -19,7 +19,8 @@ from agentgen.records.candidate import Language
 from agentgen.records.problem import Arithmetic, DeviceType
 from agentgen.records.run import Caps, Effort, Strategy
 from agentgen.records.trial import Depth
-from agentgen.scoring.evaluators import EVALUATORS, REPORT_EVALUATORS
+from agentgen.scoring.evaluators import EVALUATORS
+from agentgen.scoring.summaries import REPORT_EVALUATORS
 from agentgen.scoring.verdicts import Verdict
 
 
