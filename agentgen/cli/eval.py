@@ -117,14 +117,17 @@ def _report(
 def _recall(console: Console, journal: Journal, doing: Doing, chosen: Cases, place: str, repeat: int) -> None:
     """Says what is known from a process that was ended, as far as it was found on this machine."""
     goes = [journal.visitor(case.name or "", nth, case.inputs) for case in chosen.cases for nth in range(1, repeat + 1)]
-    known = sum(journal.known(visitor) is not None for visitor in goes)
-    begun = sum(journal.begun(visitor) is not None for visitor in goes if not journal.known(visitor))
-    if not known + begun:
+    known = [go for go in goes if journal.known(go)]
+    begun = [go for go in goes if journal.begun(go) and go not in known]
+    if not known and not begun:
         return
-    console.print(f"kept in {journal.path}: {known} of {len(goes)} finished, {begun} searches begun")
-    if known == len(goes):
+    console.print(f"kept in {journal.path}: {len(known)} of {len(goes)} finished, {len(begun)} searches begun")
+    if len(known) == len(goes):
         return  # nothing new will stand beside it
-    if others := doing.same_machine(place, goes[0].inputs.problem):
+    # With a problem that a judge was opened for before, for others may be no problems at all.
+    judged = [go for go in known if (found := journal.known(go)) and found.machine]
+    opened = (judged or begun or known)[0].inputs.problem
+    if others := doing.same_machine(place, opened):
         console.print(f"{others} of them were found on another machine, or with other versions, and are done again")
 
 
