@@ -26,7 +26,7 @@ def report(*, right: bool, failures: int) -> Report:
     said = EvaluationResult(
         name="Correct", value=right, reason=None, source=EvaluatorSpec(name="Correct", arguments=None)
     )
-    case = ReportCase(
+    case = ReportCase[Inputs, Verdict, About](
         name="a",
         inputs=INPUTS,
         metadata=None,
