@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic_evals.evaluators import EvaluationResult, EvaluatorSpec
+from pydantic_evals.evaluators import EvaluationResult, EvaluatorFailure, EvaluatorSpec
 from pydantic_evals.reporting import EvaluationReport, ReportCase, ReportCaseFailure
 
 from agentgen.records.trial import Outcome, Speedup
@@ -53,7 +54,7 @@ PROBLEM = Solve(problem=Path("p"))
 
 
 def report(
-    found: dict[str, list[Go]],
+    found: Mapping[str, Sequence[Go]],
     *,
     inputs: Inputs = KERNEL,
     due: bool | None = True,
@@ -92,8 +93,6 @@ def report(
 def _case(
     go: Verdict, asserts: tuple[str, ...], raising: tuple[str, ...], named: dict[str, Any]
 ) -> ReportCase[Inputs, Verdict, About]:
-    from pydantic_evals.evaluators.evaluator import EvaluatorFailure
-
     expected = named["expected_output"]
     right = go.accepted is (expected.accepted if expected else True)
     return ReportCase[Inputs, Verdict, About](
