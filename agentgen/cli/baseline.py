@@ -23,19 +23,20 @@ class Baseline:
     """None: it is to be written for the first time."""
     update: bool
 
-    def written(self, report: Report) -> None:
-        """Puts a report in its place, where that was asked for.
+    def written(self, report: Report) -> str:
+        """Puts a report in its place, where that was asked for, and says so.
 
         Raises:
             MachineFailure: the report is not whole: cases would never be missed again.
         """
         if not self.update:
-            return
+            return ""
         if report.failures:
             raise MachineFailure(
                 f"{self.path} stays as it is: the machine failed {len(report.failures)} of the cases; evaluate again"
             )
         batch.save(report, self.path)
+        return f"written: {self.path}"
 
 
 def opened(path: Path | None, *, update: bool, save: Path | None, only: Sequence[str], dataset: str) -> Baseline | None:

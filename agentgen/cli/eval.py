@@ -76,9 +76,11 @@ def evaluate(
     compared = _compared(report, kept.report, chosen, evaluating) if kept and kept.report else None
     if not report.failures:
         evaluating.end()
-    console.print(evaluation(report), *([compared.shown()] if compared else []))
-    if kept:
-        kept.written(report)
+    console.print(evaluation(report))
+    if compared:
+        console.print(compared.shown(), soft_wrap=True)  # a change is one line, in a log as well
+    if kept and (words := kept.written(report)):
+        console.print(words)
     if json:
         answer(summary(report) | (compared.summary() if compared else {}))
     right = not compared.regression or update_baseline if compared else batch.as_expected(report)

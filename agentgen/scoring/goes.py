@@ -20,7 +20,7 @@ Failure = ReportCaseFailure[Inputs, Verdict, About]
 
 DUE: Final = "accepted or refused as it is due"
 """Asserted of every case, also where a dataset asserts nothing: what is not said to be refused is to be accepted."""
-LONGEST: Final = 160
+LONGEST: Final = 300
 """Characters of a reason: a compiler's has many."""
 
 

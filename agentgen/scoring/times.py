@@ -88,9 +88,9 @@ class Times:
     @property
     def _error(self) -> float:
         """Of the difference of the means, of logarithms."""
-        intervals = fmean(_error(race) ** 2 for race in (*self.old, *self.new))
+        interval = median([_error(race) for race in (*self.old, *self.new)])  # one disturbed go widens its own tenfold
         scattered = sum((math.log(race.ratio) - _mean(side)) ** 2 for side in (self.old, self.new) for race in side)
-        variance = (WORTH * intervals + scattered) / self._freedom
+        variance = (WORTH * interval**2 + scattered) / self._freedom
         return math.sqrt(variance * (1 / len(self.old) + 1 / len(self.new)))
 
     def _tail(self, difference: float) -> float:

@@ -70,6 +70,7 @@ def test_the_first_baseline_is_written_and_only_where_that_was_asked_for(tmp_pat
     path = tmp_path / "deep" / "b.json"
     found = opened(path, update=True, save=None, only=(), dataset="small")
     assert found == Baseline(path, None, update=True)
+    assert found
     found.written(report())
     assert batch.read(path).name == "small"
     Baseline(path, batch.read(path), update=False).written(report("one"))
