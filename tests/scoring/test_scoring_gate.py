@@ -183,6 +183,13 @@ def test_what_was_done_again_and_was_no_slower_is_no_regression() -> None:
     assert compare(new, old, report({"a": [timed(2.0, 0.004)] * 5})) == ()
 
 
+def test_goes_of_one_bad_hour_are_outvoted_by_fewer_that_were_done_again() -> None:
+    old, bad = report({"a": [timed(2.0, 0.004)] * 3}), report({"a": [timed(1.9, 0.004)] * 40})
+    assert only(compare(bad, old)).kind is Kind.SLOWER
+    assert compare(bad, old, report({"a": [timed(2.0, 0.004)] * 5})) == ()
+    assert only(compare(bad, old, report({"a": [timed(1.9, 0.004)] * 5}))).kind is Kind.SLOWER
+
+
 def test_a_verdict_that_is_lost_when_it_is_done_again_is_lost() -> None:
     found = compare(report({"a": [PASSED]}), report({"a": [PASSED]}), report({"a": [PASSED, refused()]}))
     assert only(found).kind is Kind.LOST
