@@ -23,8 +23,6 @@ SUSPICION: Final = 0.05
 """How often a case without any change may be done again before that is said of it."""
 CHANCE: Final = 0.05
 """So rare has a fall to be by chance where a problem is solved anew in every go."""
-OF_TIMES: Final = frozenset({"Faster"})
-"""Assertions about times: those of kernels near the limit come and go by chance, so the times themselves decide."""
 OF_A_KIND: Final = ("device_type", "device", "cores", "last_level_cache_bytes", "torch", "triton")
 """What machines share whose times are compared. Not the driver: whether that slows something is to be seen."""
 
@@ -136,9 +134,7 @@ def _verdicts(name: str, old: Goes, new: Goes) -> Iterator[Change]:
         fallen = [
             asserted
             for asserted in before.held
-            if asserted in after.held
-            and asserted not in OF_TIMES
-            and _fell(before.held[asserted], after.held[asserted], by_chance=new.solved)
+            if asserted in after.held and _fell(before.held[asserted], after.held[asserted], by_chance=new.solved)
         ]
         # That the verdict is the one that is due is worth a word only where no assertion of the dataset says so.
         if named := [asserted for asserted in fallen if asserted != DUE] or fallen:

@@ -2,8 +2,8 @@
 
 1. The figure of a go is the logarithm of baseline over kernel: their windows alternated, so that a machine that is
    slower as a whole changes both.
-2. A go's variance is what its own interval says and what the goes of the case scatter by, on both sides together, with
-   the intervals counted as `WORTH` goes. (Of few goes alone it is too small too often: Smyth 2004, "Linear models and
+2. A go's variance is what intervals say of it (`OWN`) and what the goes of the case scatter by, on both sides together,
+   with the intervals counted as `WORTH` goes. (Of few goes alone it is too small too often: Smyth 2004, "Linear models and
    empirical Bayes methods for assessing differential expression", does the same for genes.)
 3. Slower: the mean of now lies below that of then by more than the margin by which identical kernels in different
    processes were seen to differ, beyond chance by Student's t.
@@ -24,6 +24,8 @@ from agentgen.scoring.goes import Goes
 
 WORTH: Final = 4
 """So many goes the intervals are worth as witnesses of the variance."""
+OWN: Final = 2.0
+"""Goes at one kernel were seen to scatter by so many of the standard errors that their intervals say."""
 _WIDE: Final = 2 * 1.959964
 """Standard errors that a 95% interval is wide."""
 
@@ -90,7 +92,7 @@ class Times:
         """Of the difference of the means, of logarithms."""
         interval = median([_error(race) for race in (*self.old, *self.new)])  # one disturbed go widens its own tenfold
         scattered = sum((math.log(race.ratio) - _mean(side)) ** 2 for side in (self.old, self.new) for race in side)
-        variance = (WORTH * interval**2 + scattered) / self._freedom
+        variance = (WORTH * (OWN * interval) ** 2 + scattered) / self._freedom
         return math.sqrt(variance * (1 / len(self.old) + 1 / len(self.new)))
 
     def _tail(self, difference: float) -> float:

@@ -67,12 +67,6 @@ def test_an_assertion_that_nobody_makes_any_more_is_missing() -> None:
     assert change.line == "missing: every case: Decision: is asserted no more"
 
 
-def test_faster_is_an_assertion_about_times_and_these_decide() -> None:
-    new, old = report({"a": [refused()]}, asserts=("Faster",)), report({"a": [refused()]}, asserts=("Faster",))
-    old.cases[0].assertions["Faster"].value = True
-    assert compare(new, old) == ()
-
-
 # ---- several goes ----------------------------------------------------------------------------------------------------
 
 
