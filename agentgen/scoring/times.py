@@ -2,9 +2,9 @@
 
 1. The figure of a go is the logarithm of baseline over kernel: their windows alternated, so that a machine that is
    slower as a whole changes both.
-2. A go's variance is what intervals say of it (`OWN`) and what the goes of the case scatter by, on both sides together,
-   with the intervals counted as `WORTH` goes. (Of few goes alone it is too small too often: Smyth 2004, "Linear models and
-   empirical Bayes methods for assessing differential expression", does the same for genes.)
+2. A go's variance is what intervals say of it (`OWN`) and what the goes of the case scatter by, on both sides
+   together, with the intervals counted as `WORTH` goes. (Of few goes alone it is too small too often: Smyth 2004,
+   "Linear models and empirical Bayes methods for assessing differential expression", does the same for genes.)
 3. Slower: the mean of now lies below that of then by more than the margin by which identical kernels in different
    processes were seen to differ, beyond chance by Student's t.
 
