@@ -47,6 +47,8 @@ class Visitor:
     name: str
     inputs: Inputs
     key: str
+    nth: int = 1
+    """Which go at it."""
 
 
 class Journal:
@@ -89,7 +91,7 @@ class Journal:
         about["problem"] = [_text(file) for file in _files(self._folder / inputs.problem)]
         if isinstance(inputs, Subject):
             about["source"] = _text(self._folder / inputs.kernel)
-        return Visitor(name if nth == 1 else f"{name}, go {nth}", inputs, content_hash("case", about))
+        return Visitor(name if nth == 1 else f"{name}, go {nth}", inputs, content_hash("case", about), nth)
 
     def known(self, visitor: Visitor) -> Found | None:
         """Returns what became of a case, where it is finished."""
