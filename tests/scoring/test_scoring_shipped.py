@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,11 @@ def test_a_checkout_without_one_of_them_is_refused_by_its_name(checkout: Path) -
     (checkout / "KernelBench" / "level1" / "19_ReLU.py").unlink()
     with pytest.raises(BadInput, match=r"19_ReLU\.py is missing"):
         cases.load(LEVEL_1, checkout)
+
+
+def test_the_schema_knows_both_kinds_of_cases_and_every_evaluator() -> None:
+    kinds = cases.schema()["$defs"]
+    assert kinds["Solve"]["properties"].keys() == Solve.model_fields.keys()
+    assert kinds["Subject"]["additionalProperties"] is False
+    text = json.dumps(kinds)
+    assert all(f'"{kind.__name__}"' in text for kind in (*cases.EVALUATORS, *cases.REPORT_EVALUATORS))
