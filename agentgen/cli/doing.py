@@ -24,6 +24,7 @@ from agentgen.scoring.journal import Begun, Journal, Visitor
 from agentgen.scoring.verdicts import Searched, Verdict
 from agentgen.search.loop import run_search
 from agentgen.store.ledger import Ledger
+from agentgen.threads import Hand
 from agentgen.workers.devices import run_devices
 from agentgen.workers.local import LocalJudge
 from agentgen.workers.pool import Pool
@@ -115,7 +116,8 @@ class Doing:
     def stop(self, place: str) -> None:
         """Ends the search on a device; it can be resumed. For another thread."""
         if pool := self._pools.get(place):
-            pool.close()
+            # Not here: it may wait for a judge for seconds, and other devices are to be stopped meanwhile.
+            Hand(f"stops {place}").do(pool.close)
 
     def at_end(self, place: str) -> None:
         """Ends what was got ready for a next judge."""
