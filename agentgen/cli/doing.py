@@ -17,6 +17,7 @@ from agentgen.models.roster import split_part
 from agentgen.records import events
 from agentgen.records.machine import Machine
 from agentgen.records.run import Effort, Isolation, Run, RunStatus
+from agentgen.report.live import waiting
 from agentgen.report.solution import Solution, read
 from agentgen.report.table import SHORT_ID, best
 from agentgen.scoring.cases import Inputs, Solve
@@ -181,9 +182,9 @@ class Doing:
             result = run_search(ledger.run(run.id), ledger, roster, pool, watch, watch.elapsed_s)
         if result.answers:
             folders = ", ".join(map(str, wiring.mailboxes(settings, run)))
-            raise ReplyPending(f"run {run.id} waits for {result.answers} answers in {folders}")
+            raise ReplyPending(f"run {run.id} is {waiting(result.answers, 0)} in {folders}")
         if result.evaluations:
-            raise MachineFailure(f"run {run.id} waits for its device, {run.device}")
+            raise MachineFailure(f"run {run.id} is {waiting(0, result.evaluations)}")
 
 
 def verdict_of(solution: Solution, seconds: float) -> tuple[Verdict, Machine | None]:

@@ -78,7 +78,7 @@ def test_a_problem_that_is_none_is_refused_before_anything_is_judged(folder: Pat
 def test_a_problem_of_a_checkout_is_looked_at_and_waits_for_its_answers(folder: Path) -> None:
     ended = evaluate(folder, "--root", ".", model="gpt-none")
     assert ended.code == 75, ended.stderr  # the case says who is asked
-    assert "waits for 1 answers in" in ended.answer["failures"]["exp/solved"]
+    assert "is waiting for 1 answer in" in ended.answer["failures"]["exp/solved"]
     assert len(list((folder / "box").glob("ideas-*.request.md"))) == 1, "relative to the root, as all paths"
     again = evaluate(folder, "--root", ".", model="gpt-none")
     assert (again.code, "0 of 1 finished, 1 searches begun" in again.stderr) == (75, True)

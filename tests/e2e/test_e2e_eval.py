@@ -139,7 +139,7 @@ def answered(home: Path) -> Path:
 def test_an_evaluation_waits_for_answers_and_does_nothing_twice_meanwhile(home: Path) -> None:
     code, first, said = evaluate(home, "--save", "first.json")
     assert code == 75, said
-    assert "waits for 1 answers in" in first["failures"]["solved"]
+    assert "is waiting for 1 answer in" in first["failures"]["solved"]
     assert "[2 of 3, 1 left] " in said
     assert len(journals(home)) == 1
     answer(home / "box")
