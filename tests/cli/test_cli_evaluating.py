@@ -10,14 +10,15 @@ from pydantic_evals import Case, Dataset
 from pydantic_evals.reporting import EvaluationReport, ReportCase
 from rich.console import Console
 
-from agentgen.cli.evaluating import AGAIN, Evaluating
+from agentgen.cli.checkout import commit
+from agentgen.cli.evaluating import AGAIN, Evaluating, about
 from agentgen.cli.tally import Tally
 from agentgen.config import Settings
 from agentgen.records.trial import Outcome, Speedup
 from agentgen.scoring.batch import Report
 from agentgen.scoring.cases import About, Cases, Inputs, Subject
 from agentgen.scoring.gate import Kind
-from agentgen.scoring.verdicts import Verdict
+from agentgen.scoring.verdicts import Searched, Verdict
 
 NAMES = ("steady", "doubtful")
 KERNEL = Subject(problem=Path("p"), kernel=Path("cpp/k.py"))
@@ -90,3 +91,13 @@ def test_where_nothing_looks_slower_nothing_is_done_again() -> None:
     evaluating = rehearsed(1.0)
     assert not evaluating.compared(report([("steady", 2.0), ("doubtful", 2.1)]), report(OLD), dataset()).regression
     assert evaluating.asked == []
+
+
+def test_a_report_says_which_models_and_which_agentgen() -> None:
+    found = report([("a", 2.0), ("b", 2.0)])
+    assert "models" not in about(found)
+    for case, models in zip(found.cases, (("x", "ideas=y"), ("x",)), strict=True):
+        run = Searched(id="r", models=models, candidates=1, accepted=1, seconds=1.0, tokens=None, cost_usd=None)
+        case.output = case.output.model_copy(update={"run": run})
+    assert about(found)["models"] == ["ideas=y", "x"]
+    assert about(found).get("commit") == commit()
