@@ -99,14 +99,18 @@ class Evaluating:
         goes = [
             journal.visitor(case.name or "", nth, case.inputs) for case in chosen.cases for nth in range(1, repeat + 1)
         ]
-        known = sum(journal.known(visitor) is not None for visitor in goes)
-        begun = sum(journal.begun(visitor) is not None for visitor in goes if not journal.known(visitor))
-        if not known + begun:
+        known = [go for go in goes if journal.known(go)]
+        begun = [go for go in goes if journal.begun(go) and go not in known]
+        if not known and not begun:
             return
-        self.console.print(f"kept in {journal.path}: {known} of {len(goes)} finished, {begun} searches begun")
-        if known == len(goes):
+        kept = f"{len(known)} of {len(goes)} finished, {len(begun)} searches begun"
+        self.console.print(f"kept in {journal.path}: {kept}", soft_wrap=True)
+        if len(known) == len(goes):
             return  # nothing new will stand beside it
-        if others := doing.same_machine(self.places[0], goes[0].inputs.problem):
+        # With a problem that a judge was opened for before, for others may be no problems at all.
+        judged = [go for go in known if (found := journal.known(go)) and found.machine]
+        opened = (judged or begun or known)[0].inputs.problem
+        if others := doing.same_machine(self.places[0], opened):
             self.console.print(
                 f"{others} of them were found on another machine, or with other versions, and are done again"
             )

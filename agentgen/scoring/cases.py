@@ -105,6 +105,13 @@ def load(path: Path, root: Path | None = None) -> Cases:
     return found
 
 
+def schema() -> dict[str, Any]:
+    """Returns the JSON schema of a dataset's file, with our evaluators among pydantic-evals' own, for editors."""
+    return Dataset[Inputs, Verdict, About].model_json_schema_with_evaluators(
+        custom_evaluator_types=EVALUATORS, custom_report_evaluator_types=REPORT_EVALUATORS
+    )
+
+
 def on_device(dataset: Cases, device: DeviceType) -> Cases:
     """Returns the cases that can be decided on a kind of device, those of one problem together."""
     cases = [case for case in dataset.cases if case.metadata is None or device in case.metadata.devices]

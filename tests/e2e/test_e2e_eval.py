@@ -51,7 +51,7 @@ def evaluate(home: Path, *options: str) -> tuple[int, dict[str, Any], str]:
         env=environment(home),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     return done.returncode, json.loads(done.stdout), done.stderr
 
