@@ -33,7 +33,8 @@ class Baseline:
             return ""
         if report.failures:
             raise MachineFailure(
-                f"{self.path} stays as it is: the machine failed {len(report.failures)} of the cases; evaluate again"
+                f"{self.path} stays as it is: the machine failed {len(report.failures)} of the cases. Evaluate again, or "
+                "write a report with holes by --save"
             )
         batch.save(report, self.path)
         return f"written: {self.path}"
