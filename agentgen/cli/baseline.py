@@ -34,7 +34,7 @@ class Baseline:
         if report.failures:
             count = len(report.failures)
             raise MachineFailure(
-                f"{self.path} stays as it is: the machine failed {count} of the cases. Evaluate again, or write a report "
+                f"{self.path} stays as it is: the machine failed {count} of the cases. Evaluate again, or write one "
                 "with holes by --save"
             )
         batch.save(report, self.path)
