@@ -89,7 +89,7 @@ def evaluate(
         console.print(compared.shown(), soft_wrap=True)  # a change is one line, in a log as well
         code = UNEXPECTED if compared.regression and not update_baseline else 0
     evaluating.end(tally)
-    if kept and (words := kept.written(report)):
+    if kept and code != WAITING and (words := kept.written(report)):
         console.print(words)
     if json:
         answer(summary(report) | (compared.summary() if compared else {}))

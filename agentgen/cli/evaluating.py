@@ -91,7 +91,7 @@ class Evaluating:
         except KeyboardInterrupt as error:
             error.add_note("what is finished is kept; the same command goes on where it was")
             raise
-        report.experiment_metadata = {**(report.experiment_metadata or {}), **_about(report)}
+        report.experiment_metadata = {**(report.experiment_metadata or {}), **about(report)}
         return report
 
     def _recall(self, journal: Journal, doing: Doing, chosen: Cases, repeat: int) -> None:
@@ -129,7 +129,7 @@ class Evaluating:
         return self.settings.results / "runs" / f"eval-{self.dataset.stem}-{digest}.jsonl"
 
 
-def _about(report: Report) -> dict[str, Any]:
+def about(report: Report) -> dict[str, Any]:
     """Returns when this was, by which agentgen and which models."""
     models = sorted({model for case in report.cases if case.output.run for model in case.output.run.models})
     known = commit()

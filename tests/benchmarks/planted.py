@@ -159,7 +159,9 @@ class Place:
 
     def breaks(self) -> None:
         """Has the judge of `failing` fail, whatever it is given to judge."""
-        (self.folder / "broken" / "reference.py").write_text("raise RuntimeError('this machine is broken')\n")
+        (self.folder / "broken" / "reference.py").write_text(
+            REFERENCE + "\nraise RuntimeError('this machine is broken')\n"
+        )
 
     def evaluate(self, *options: str) -> Said:
         """Runs `agentgen eval` against the baseline."""
