@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from cli_program import Ended, agentgen_program
 
+from agentgen.records.run import RunStatus
+from agentgen.store.ledger import open_ledger
+
 REFERENCE = """
 import torch
 from torch import nn
@@ -93,3 +96,16 @@ def test_a_problem_that_cannot_be_judged_is_a_failure_of_its_case(folder: Path) 
     assert ended.code == 1
     assert "zeros passes every value family" in ended.answer["failures"]["exp/solved"]
     assert not list(folder.rglob("eval-*.jsonl")), "it fails the next time as well"
+
+
+@pytest.mark.slow
+def test_a_search_that_may_not_take_longer_asks_nobody_and_is_unsolved(folder: Path) -> None:
+    ended = evaluate(folder, "--root", ".", "--limit-minutes", "0.001")
+    assert ended.code == 1, ended.stderr
+    assert ended.answer["failures"] == {}
+    (case,) = ended.answer["cases"].values()
+    assert (case["outcome"], case["reasons"]) == (None, ["no candidate was evaluated"])
+    assert not (folder / "box").exists()
+    with open_ledger(f"sqlite:///{folder / 'results' / 'agentgen.db'}") as ledger:
+        (run,) = ledger.runs()
+    assert (run.status, run.caps.minutes) == (RunStatus.STOPPED, 0.001)
