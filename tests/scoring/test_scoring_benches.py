@@ -246,4 +246,5 @@ def test_a_search_is_stopped_with_its_bench(tmp_path: Path) -> None:
         benches.append(Bench(device, tmp_path, House(), solve, stop_solving=lambda _device: stopped.set()))
     with pytest.raises(KeyboardInterrupt):
         batch.evaluate(cases_of, benches, Journal(tmp_path / "j.jsonl", tmp_path), interrupt)
+    assert stopped.is_set()
     assert sorted(begun) == ["a", "b"], "and none is begun again"
