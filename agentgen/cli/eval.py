@@ -17,6 +17,7 @@ from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import BadInput
 from agentgen.report.evaluation import evaluation, summary
+from agentgen.report.failures import tried_again, tried_again_line
 from agentgen.scoring import batch, cases
 from agentgen.scoring.benches import Bench
 from agentgen.scoring.journal import Journal
@@ -50,8 +51,10 @@ def evaluate(
     kind = device_type(places[0])
     every = cases.load(dataset)
     chosen = cases.on_device(cases.named(every, only) if only else every, kind)
+    chosen = chosen if settings.model else cases.without_unsolved(chosen)
     if not chosen.cases:
-        raise BadInput(f"{dataset} has no such case that a {kind} could decide")
+        hint = "" if settings.model else "; problems that no model has solved yet need --model"
+        raise BadInput(f"{dataset} has no such case that a {kind} could decide{hint}")
     console.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
 
     journal = Journal(_journal_file(settings, dataset, kind, repeat), dataset.parent)
@@ -68,8 +71,11 @@ def evaluate(
     if not report.failures:
         journal.end()
     console.print(evaluation(report))
+    again = tried_again(report)
+    if line := tried_again_line(again):
+        console.print(line)
     if json:
-        answer(summary(report))
+        answer({**summary(report), **again})
     return 0 if batch.as_expected(report) else UNEXPECTED
 
 

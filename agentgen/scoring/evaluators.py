@@ -26,8 +26,10 @@ class Decision(Evaluator[Any, Any, Any]):
     def evaluate(self, ctx: EvaluatorContext[Any, Any, Any]) -> EvaluationReason:
         """Says what came of it."""
         found, wanted = ctx.output, _due(ctx)
-        said = f"{found.outcome.value}: {'; '.join(found.reasons)}" if found.reasons else found.outcome.value
-        return EvaluationReason(found.accepted is wanted.accepted, said)
+        said = "; ".join(found.reasons)
+        return EvaluationReason(
+            found.accepted is wanted.accepted, f"{_outcome(found)}: {said}" if said else _outcome(found)
+        )
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Cause(Evaluator[Any, Any, Any]):
         """Says which checks failed."""
         found, wanted = ctx.output, _due(ctx)
         right = found.accepted or found.caused_by(wanted) or "screen" in found.by
-        return EvaluationReason(right, f"by {', '.join(found.by) or found.outcome.value}")
+        return EvaluationReason(right, f"by {', '.join(found.by) or _outcome(found)}")
 
 
 @dataclass
@@ -79,6 +81,10 @@ def _due(case: Any) -> Any:
     if case.expected_output is None:
         raise ValueError(f"case {case.name} has no expected_output")
     return case.expected_output
+
+
+def _outcome(found: Any) -> str:
+    return found.outcome.value if found.outcome else "unsolved"
 
 
 def _row(case: Any) -> int:
