@@ -118,7 +118,7 @@ def shrink(
     *,
     dataset: Path = PAST,
     tries: Annotated[int, Parameter(help="How often the judge may be asked.")] = 200,
-    minutes: Annotated[float, Parameter(help="How long all may take.")] = 10.0,
+    minutes: Annotated[float, Parameter(help="How long these tries may take.")] = 10.0,
     device: Device = None,
     sandbox: Sandbox = None,
     json: Json = False,

@@ -54,6 +54,7 @@ RUN = Run(
 )
 WRONG, CRASHED = Candidate(source="wrong", language=Language.CPP), Candidate(source="crashed", language=Language.CPP)
 DATASET = "past/failures.yaml"
+CLIP = Path(__file__).parents[1] / "problems" / "clip"
 
 
 def judged(candidate: Candidate, outcome: Outcome, *by: str) -> Trial:
@@ -138,3 +139,21 @@ def test_only_what_fails_can_be_shrunk(folder: Path) -> None:
     ended = failures("shrink", f"square/cpp/{short}", "--dataset", DATASET, folder=folder)
     assert ended.code == 2
     assert "is to be accepted" in ended.answer["error"]
+
+
+@pytest.mark.slow
+def test_a_kernel_becomes_smaller_and_fails_as_before(folder: Path) -> None:
+    source = "import math\n\nUNUSED = 3\n\n\nclass ModelNew:\n    pass\n\n\nsize = 12\nassert size == 13, size\n"
+    folder.joinpath("past/cpp").mkdir(parents=True)
+    kernel = folder / "past/cpp/clip.py"
+    kernel.write_text(source)
+    folder.joinpath(DATASET).write_text(
+        f"name: past\nevaluators: [Decision, Cause]\ncases:\n- name: clip\n"
+        f"  inputs: {{problem: {CLIP}, kernel: cpp/clip.py}}\n  metadata: {{devices: [cpu]}}\n"
+        "  expected_output: {accepted: false, outcome: BUILD_FAILED, reasons: ['AssertionError: N']}\n"
+    )
+    ended = failures("shrink", "clip", "--dataset", DATASET, "--device", "cpu", folder=folder)
+    assert ended.code == 0
+    assert ended.answer["finished"]
+    assert kernel.read_text() == "class ModelNew:\n    pass\nsize = 12\nassert size == 13, size\n"
+    assert kernel.with_suffix(".original.py").read_text() == source
