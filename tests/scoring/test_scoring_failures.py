@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from past_runs import MACHINE, RUN, kernel, ledger_of, trial
+from whole import evaluated
 
 from agentgen.errors import BadInput
 from agentgen.records.candidate import Language
@@ -14,8 +16,10 @@ from agentgen.records.problem import Arithmetic
 from agentgen.records.run import RunStatus
 from agentgen.records.trial import Outcome
 from agentgen.scoring import cases
+from agentgen.scoring.batch import as_expected
 from agentgen.scoring.cases import Solve, Subject
 from agentgen.scoring.failures import Refused, Unsolved, by_cause, entry_of, failures_of, models_of
+from agentgen.scoring.journal import Visitor
 from agentgen.scoring.promoted import Entry, known, put, replace
 from agentgen.scoring.verdicts import Verdict
 from agentgen.store.ledger import Ledger
@@ -139,6 +143,27 @@ def test_an_unsolved_problem_is_to_be_solved_by_whoever_is_asked(tmp_path: Path)
     assert case.inputs == Solve(problem=Path("square"), arithmetic=Arithmetic.BF16, languages=(Language.CPP,), rounds=1)
     assert case.expected_output == Verdict(accepted=True)
     assert cases.without_unsolved(cases.load(path)).cases == []
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_what_is_due_of_an_unsolved_problem_is_a_solution(tmp_path: Path, accepted: bool) -> None:
+    run = failures_of(ledger_of(tmp_path, run=RUN), RUN)
+    path = dataset(tmp_path)
+    put(path, [entry_of(run[-1], Path("square"), Path("past_failures"), ["a-model"])])
+    outcome = Outcome.PASSED if accepted else None  # no kernel was even written
+
+    def solve(_device: str, _visitor: Visitor) -> tuple[Verdict, None]:
+        return Verdict(accepted=accepted, outcome=outcome), None
+
+    report = evaluated(path, no_judge, solve=solve)
+    (case,) = report.cases
+    assert case.evaluator_failures == []
+    assert case.assertions["Decision"].value is accepted
+    assert as_expected(report) is accepted
+
+
+def no_judge(_device: str, folder: Path) -> NoReturn:
+    raise AssertionError(f"nothing of {folder} is to be judged")
 
 
 def test_a_kernel_in_another_arithmetic_cannot_be_judged_again(tmp_path: Path) -> None:
