@@ -18,20 +18,28 @@ _TAKEN_OUT: Final = (
     (re.compile(r"(?<![\w.])~?(?:/[\w.+@-]+){2,}"), "PATH"),
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), "N"),
     (re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{7,}\b"), "N"),  # an id or a hash
-    (re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?"), "N"),
-    (re.compile(r"N(?:[,:x] ?N)+"), "N"),  # a shape has more or fewer, and a place in a file line and column
+    (re.compile(r"(?<!\w)\d+(?:\.\d+)*(?:e[+-]?\d+)?"), "N"),  # not of a name: float32, sm_90
+    (
+        re.compile(r"\bN(?:[,:x] ?(?:N|\d+))+"),
+        "N",
+    ),  # a shape has more or fewer, and a place in a file line and column
 )
 _WHEN_TIMED: Final = "timed"
 """The one place of a check that is no workload."""
 
 
 def plain_reason(reasons: Sequence[str]) -> str:
-    """Returns the first line of the first reason without numbers, addresses, ids and paths."""
-    lines = (line.strip() for reason in reasons for line in reason.splitlines())
-    text = next((line for line in lines if line), "")
+    """Returns the first line of the first reason without numbers, addresses, ids and paths; with its last line as well
+    where the first only says where: Triton's compiler shows the source in between."""
+    lines = next((found for reason in reasons if (found := _lines(reason))), [""])
+    text = f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and lines[1:] else lines[0]
     for pattern, word in _TAKEN_OUT:
         text = pattern.sub(word, text)
     return text[:_LONGEST]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def failed_checks(trial: Trial, problem: Problem) -> tuple[str, ...]:

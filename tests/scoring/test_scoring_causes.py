@@ -19,6 +19,12 @@ from agentgen.scoring.causes import cause_of, failed_checks, plain_reason
         ("output 0 is (3, 4), not (3, 5)", "output 1 is (8, 2, 2), not (8, 2, 1)"),
         ("relative L2 1.5e-3 is over 2e-05", "relative L2 0.9 is over 4e-05"),
         ("kernel 0f3a9b1c failed", "kernel 99aa01bb22cc33dd failed"),
+        ("a block of 16x16 threads", "a block of 8x8x4 threads"),
+        (
+            "main: relative L2 error 1.38e-04 is over the tf32 gate",
+            "main: relative L2 error 2e-3 is over the tf32 gate",
+        ),
+        ("CompilationError: at 3:7:\n  y = f(x)\n  ^\nno f", "CompilationError: at 12:9:\n  z = f(1)\n   ^\nno f"),
         ("\n\nfirst\nsecond", "first\nthird"),
     ],
 )
@@ -31,6 +37,8 @@ def test_what_changes_from_run_to_run_is_taken_out(one: str, other: str) -> None
     [
         ("error: identifier a is undefined", "error: identifier b is undefined"),
         ("no answer to check within 60 s", "no answer to build within 60 s"),
+        ("output 0 is torch.float16, not torch.float32", "output 0 is torch.bfloat16, not torch.float32"),
+        ("CompilationError: at 3:7:\n  y = f(x)\n  ^\nno f", "CompilationError: at 3:7:\n  y = f(x)\n  ^\nno x"),
         ("", "something"),
     ],
 )
