@@ -24,7 +24,7 @@ from agentgen.report.failures import causes_json, causes_table
 from agentgen.scoring import cases
 from agentgen.scoring.cases import Subject, language_of
 from agentgen.scoring.failures import SHORT_ID, Failure, Refused, Unsolved, by_cause, entry_of, failures_of, models_of
-from agentgen.scoring.promoted import Entry, known, put, replace
+from agentgen.scoring.promoted import Entry, Keys, known, put, replace
 from agentgen.scoring.shrinking import shrink_failure
 from agentgen.scoring.verdicts import Verdict
 from agentgen.store import foreign
@@ -94,20 +94,14 @@ def promote(
         models = models_of(ledger, found)
     chosen = failures if all else _chosen(found, failures, candidate)
     home = _problem(settings, found.problem, to)
-    entries: dict[tuple[str, bool], Entry] = {}
-    for failure in chosen:
-        entry = entry_of(failure, home, Path(to.stem), models, wrongly=wrongly_refused)
-        first = promoted.get(entry.key) or (entries[entry.key].name if entry.key in entries else None)
-        if first is None:
-            entries[entry.key] = entry
-        elif not all:
-            raise BadInput(f"{entry.name} adds nothing: {first} is of the same cause ({failure.cause})")
-    put(to, list(entries.values()))
-    for entry in entries.values():
+    made = [entry_of(failure, home, Path(to.stem), models, wrongly=wrongly_refused) for failure in chosen]
+    entries = _new(made, promoted, strict=not all)
+    put(to, entries)
+    for entry in entries:
         console.print(f"{entry.name}: {entry.key[0]}")
     console.print(f"{len(entries)} of {len(chosen)} failures promoted to {to}")
     if json:
-        answer({"run": found.id, "failures": len(chosen), "promoted": [entry.name for entry in entries.values()]})
+        answer({"run": found.id, "failures": len(chosen), "promoted": [entry.name for entry in entries]})
     return 0
 
 
@@ -184,6 +178,23 @@ def _chosen(run: Run, failures: Sequence[Failure], given: Sequence[str]) -> list
             raise BadInput(f"run {run.id} has {len(named)} refused candidates {digits}…")
         chosen += named
     return chosen
+
+
+def _new(made: Sequence[Entry], promoted: Keys, *, strict: bool) -> list[Entry]:
+    """Returns the cases that a dataset lacks: one of each cause, and none of a kernel that it has.
+
+    Raises:
+        BadInput: it lacks not all of them, and `strict`.
+    """
+    there, new = dict(promoted), list[Entry]()
+    for entry in made:
+        first = entry.name if entry.name in there.values() else there.get(entry.key)
+        if first is None:
+            there[entry.key] = entry.name
+            new.append(entry)
+        elif strict:
+            raise BadInput(f"{entry.name} adds nothing: {first} is there, of the same cause ({entry.key[0]})")
+    return new
 
 
 def _problem(settings: Settings, problem: Problem, to: Path) -> Path:

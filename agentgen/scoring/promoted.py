@@ -68,6 +68,8 @@ def put(path: Path, entries: Sequence[Entry]) -> None:
         BadInput: a case of that name is there, or the outcome would be no dataset.
         StoreUnavailable: the files cannot be written.
     """
+    if not entries:
+        return
     taken = {case.name for case in cases.load(path).cases} if path.exists() else set[str | None]()
     for entry in entries:
         if entry.name in taken:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cli_program import Ended, agentgen_program
+from cli_program import Ended
 
+from agentgen.cli.main import run
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic, Problem, Workload
@@ -83,37 +85,62 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def failures(*arguments: str, folder: Path) -> Ended:
-    environment = {
-        "AGENTGEN_STORE": f"sqlite:///{folder / 'agentgen.db'}",
-        "AGENTGEN_PROBLEMS": str(folder / "problems"),
-    }
-    return agentgen_program("failures", *arguments, "--json", folder=folder, environment=environment)
+Program = Callable[..., Ended]
 
 
-def test_all_are_promoted_once(folder: Path) -> None:
-    listed = failures("list", "--dataset", DATASET, folder=folder).answer
+@pytest.fixture
+def failures(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+    """The command in this process, where starting it takes no second."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("AGENTGEN_STORE", f"sqlite:///{folder / 'agentgen.db'}")
+    monkeypatch.setenv("AGENTGEN_PROBLEMS", str(folder / "problems"))
+
+    def ended(*arguments: str) -> Ended:
+        code = run(["failures", *arguments, "--json"])
+        said = capsys.readouterr()
+        return Ended(code, said.out, said.err)
+
+    return ended
+
+
+def test_all_are_promoted_once(folder: Path, failures: Program) -> None:
+    listed = failures("list", "--dataset", DATASET).answer
     assert [(cause["cause"], cause["promoted"]) for cause in listed["causes"]] == [
         ("square, cpp: WRONG_VALUES, values", []),
         ("square, cpp: CRASHED, because of N", []),
         ("square, cpp on cpu: unsolved", []),
     ]
     names = [f"square/cpp/{WRONG.id[:8]}", f"square/cpp/{CRASHED.id[:8]}", "solve/square/cpu/cpp"]
-    promoted = failures("promote", "latest", "--all", "--to", DATASET, folder=folder)
+    promoted = failures("promote", "latest", "--all", "--to", DATASET)
     assert promoted.answer["promoted"] == names
     assert (folder / f"past/failures/cpp/square-{WRONG.id[:8]}.py").read_text() == "wrong"
     assert (folder / "past/failures/problems/square/reference.py").read_text() == REFERENCE
-    again = failures("promote", "latest", "--all", "--to", DATASET, folder=folder)
+    again = failures("promote", "latest", "--all", "--to", DATASET)
     assert (again.code, again.answer["promoted"]) == (0, [])
-    listed = failures("--dataset", DATASET, folder=folder).answer
+    listed = failures("--dataset", DATASET).answer
     assert [cause["promoted"] for cause in listed["causes"]] == [[name] for name in names]
 
 
-def test_a_second_of_a_cause_is_refused_with_the_name_of_the_first(folder: Path) -> None:
-    assert failures("promote", "latest", "--to", DATASET, folder=folder).answer["promoted"] == ["solve/square/cpu/cpp"]
-    again = failures("promote", "latest", "--to", DATASET, folder=folder)
+def test_a_second_of_a_cause_is_refused_with_the_name_of_the_first(folder: Path, failures: Program) -> None:
+    assert failures("promote", "latest", "--to", DATASET).answer["promoted"] == ["solve/square/cpu/cpp"]
+    again = failures("promote", "latest", "--to", DATASET)
     assert again.code == 2
-    assert "solve/square/cpu/cpp is of the same cause" in again.answer["error"]
+    assert "solve/square/cpu/cpp is there, of the same cause" in again.answer["error"]
+
+
+def test_what_was_refused_in_error_is_not_promoted_as_a_failure_too(folder: Path, failures: Program) -> None:
+    short = WRONG.id[:8]
+    assert failures("promote", "latest", short, "--wrongly-refused", "--to", DATASET).code == 0
+    promoted = failures("promote", "latest", "--all", "--to", DATASET).answer["promoted"]
+    assert promoted == [f"square/cpp/{CRASHED.id[:8]}", "solve/square/cpu/cpp"]
+
+
+def test_a_run_without_failures_leaves_no_file(folder: Path, failures: Program) -> None:
+    waits = RUN.model_copy(update={"id": "20261122-130000-abcd", "status": RunStatus.WAITING})
+    with open_ledger(f"sqlite:///{folder / 'agentgen.db'}") as ledger:
+        ledger.create_run(waits)
+    assert failures("promote", waits.id, "--all", "--to", DATASET).answer["promoted"] == []
+    assert not (folder / DATASET).exists()
 
 
 @pytest.mark.parametrize(
@@ -126,23 +153,23 @@ def test_a_second_of_a_cause_is_refused_with_the_name_of_the_first(folder: Path)
         ("shrink square/cpp/none", "cannot read"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(folder: Path, arguments: str, said: str) -> None:
-    ended = failures(*arguments.split(), folder=folder)
+def test_what_cannot_be_done_is_one_line(folder: Path, failures: Program, arguments: str, said: str) -> None:
+    ended = failures(*arguments.split())
     assert ended.code == 2
     assert said in ended.answer["error"]
     assert not (folder / "past").exists()
 
 
-def test_only_what_fails_can_be_shrunk(folder: Path) -> None:
+def test_only_what_fails_can_be_shrunk(folder: Path, failures: Program) -> None:
     short = WRONG.id[:8]
-    assert failures("promote", "latest", short, "--wrongly-refused", "--to", DATASET, folder=folder).code == 0
-    ended = failures("shrink", f"square/cpp/{short}", "--dataset", DATASET, folder=folder)
+    assert failures("promote", "latest", short, "--wrongly-refused", "--to", DATASET).code == 0
+    ended = failures("shrink", f"square/cpp/{short}", "--dataset", DATASET)
     assert ended.code == 2
     assert "is to be accepted" in ended.answer["error"]
 
 
 @pytest.mark.slow
-def test_a_kernel_becomes_smaller_and_fails_as_before(folder: Path) -> None:
+def test_a_kernel_becomes_smaller_and_fails_as_before(folder: Path, failures: Program) -> None:
     source = "import math\n\nUNUSED = 3\n\n\nclass ModelNew:\n    pass\n\n\nsize = 12\nassert size == 13, size\n"
     folder.joinpath("past/cpp").mkdir(parents=True)
     kernel = folder / "past/cpp/clip.py"
@@ -152,7 +179,7 @@ def test_a_kernel_becomes_smaller_and_fails_as_before(folder: Path) -> None:
         f"  inputs: {{problem: {CLIP}, kernel: cpp/clip.py}}\n  metadata: {{devices: [cpu]}}\n"
         "  expected_output: {accepted: false, outcome: BUILD_FAILED, reasons: ['AssertionError: N']}\n"
     )
-    ended = failures("shrink", "clip", "--dataset", DATASET, "--device", "cpu", folder=folder)
+    ended = failures("shrink", "clip", "--dataset", DATASET, "--device", "cpu")
     assert ended.code == 0
     assert ended.answer["finished"]
     assert kernel.read_text() == "class ModelNew:\n    pass\nsize = 12\nassert size == 13, size\n"
