@@ -69,6 +69,7 @@ def promote(
     *candidate: str,
     all: Flag = False,
     wrongly_refused: Flag = False,
+    model: str | None = None,
     to: Path = PAST,
     json: Json = False,
 ) -> int:
@@ -80,6 +81,7 @@ def promote(
         candidate: First digits of a candidate's id, repeatable. None, without --all: the unsolved problem.
         all: One failure of each cause that the dataset has not.
         wrongly_refused: The judge was wrong: the candidates must be accepted from now on.
+        model: Who answered in the mailbox, where the replies do not say.
         to: The dataset; kernels lie in a folder of its name beside it.
     """
     settings, console = config.here(Layer()), screen()
@@ -91,7 +93,7 @@ def promote(
     with wiring.ledger(settings) as ledger:
         found, _ = wiring.find_run(settings, ledger, run)
         failures = failures_of(ledger, found)
-        models = models_of(ledger, found)
+        models = models_of(ledger, found, model)
     chosen = failures if all else _chosen(found, failures, candidate)
     home = _problem(settings, found.problem, to)
     made = [entry_of(failure, home, Path(to.stem), models, wrongly=wrongly_refused) for failure in chosen]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgen.errors import BadInput
+from agentgen.models.mailbox import ANONYMOUS
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import DeviceType
 from agentgen.records.run import Run, RunStatus
@@ -99,10 +100,16 @@ def by_cause(failures: Iterable[Failure]) -> dict[str, list[Failure]]:
     return found
 
 
-def models_of(ledger: Ledger, run: Run) -> tuple[str, ...]:
-    """Returns who answered a run's requests. What the run was told may name a folder of its machine."""
-    answered = (exchange.reply for exchange in ledger.exchanges(run.id))
-    return tuple(dict.fromkeys(reply.model for reply in answered if reply))
+def models_of(ledger: Ledger, run: Run, anonymous: str | None = None) -> tuple[str, ...]:
+    """Returns who answered a run's requests. What the run was told may name a folder of its machine.
+
+    Args:
+        ledger: with the run.
+        run: that has replies or none.
+        anonymous: who gave those that name nobody.
+    """
+    answered = (exchange.reply.model for exchange in ledger.exchanges(run.id) if exchange.reply)
+    return tuple(dict.fromkeys(anonymous or name if name == ANONYMOUS else name for name in answered))
 
 
 def entry_of(failure: Failure, problem: Path, folder: Path, models: Sequence[str], *, wrongly: bool = False) -> Entry:

@@ -11,7 +11,9 @@ from past_runs import MACHINE, RUN, kernel, ledger_of, trial
 from whole import evaluated
 
 from agentgen.errors import BadInput
+from agentgen.models.mailbox import ANONYMOUS
 from agentgen.records.candidate import Language
+from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.problem import Arithmetic
 from agentgen.records.run import RunStatus
 from agentgen.records.trial import Outcome
@@ -164,6 +166,14 @@ def test_what_is_due_of_an_unsolved_problem_is_a_solution(tmp_path: Path, accept
 
 def no_judge(_device: str, folder: Path) -> NoReturn:
     raise AssertionError(f"nothing of {folder} is to be judged")
+
+
+def test_who_answered_in_a_mailbox_can_be_said(tmp_path: Path) -> None:
+    ledger = ledger_of(tmp_path)
+    request = ChatRequest(role=Role.IDEAS, problem="square", target="cpu", parent="other", system="s", prompt="p")
+    ledger.add_reply(RUN.id, request, ChatReply(text="ideas", model=ANONYMOUS))
+    assert models_of(ledger, RUN) == ("a-model", ANONYMOUS)
+    assert models_of(ledger, RUN, "somebody") == ("a-model", "somebody")
 
 
 def test_a_kernel_in_another_arithmetic_cannot_be_judged_again(tmp_path: Path) -> None:
