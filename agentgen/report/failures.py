@@ -67,9 +67,10 @@ def tried_again(report: Report) -> dict[str, list[str]]:
 
 
 def tried_again_line(found: Mapping[str, Sequence[str]]) -> str:
-    """Returns that in one line; empty where none was tried."""
+    """Returns that in one line, with its end; nothing where none was tried."""
     words = ((name.replace("_", " "), cases) for name, cases in found.items())
-    return "; ".join(f"{name}: {', '.join(cases)}" for name, cases in words if cases)
+    line = "; ".join(f"{name}: {', '.join(cases)}" for name, cases in words if cases)
+    return f"{line}\n" if line else ""
 
 
 def _promoted(cause: str, known: Keys) -> list[str]:

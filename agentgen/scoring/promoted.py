@@ -20,7 +20,7 @@ from agentgen.scoring import cases
 from agentgen.scoring.cases import About, Inputs, Subject
 from agentgen.scoring.verdicts import Verdict
 
-_HEAD: Final = "name: {name}\nevaluators: [Decision, Cause]\ncases:\n"
+_HEAD: Final = "name: {name}\nevaluators: [Decision, OutcomeIs, Cause]\ncases:\n"
 
 
 @dataclass(frozen=True)

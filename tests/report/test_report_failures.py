@@ -45,7 +45,7 @@ def test_newly_solved_and_still_unsolved_are_told_apart() -> None:
     )
     found = tried_again(report)
     assert found == {"newly_solved": ["solve/a", "solve/c"], "still_unsolved": ["solve/b"]}
-    assert tried_again_line(found) == "newly solved: solve/a, solve/c; still unsolved: solve/b"
+    assert tried_again_line(found) == "newly solved: solve/a, solve/c; still unsolved: solve/b\n"
 
 
 def test_nothing_is_said_where_nothing_was_tried_again() -> None:
