@@ -89,7 +89,7 @@ Program = Callable[..., Ended]
 
 
 @pytest.fixture
-def failures(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+def failures(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Program:
     """The command in this process, where starting it takes no second."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("AGENTGEN_STORE", f"sqlite:///{folder / 'agentgen.db'}")
@@ -97,7 +97,7 @@ def failures(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
     def ended(*arguments: str) -> Ended:
         code = run(["failures", *arguments, "--json"])
-        said = capsys.readouterr()
+        said = capfd.readouterr()
         return Ended(code, said.out, said.err)
 
     return ended
