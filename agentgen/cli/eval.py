@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from agentgen.config import Layer
 from agentgen.errors import BadInput
 from agentgen.records.problem import DeviceType
 from agentgen.report.evaluation import evaluation, summary
+from agentgen.report.failures import tried_again, tried_again_line
 from agentgen.scoring import batch, cases
 from agentgen.scoring.cases import Cases
 from agentgen.workers.devices import device_type, find_devices
@@ -76,13 +78,14 @@ def evaluate(
     folder = dataset.parent if root is None else root.expanduser()
     every = cases.load(dataset, folder)
     kept = baselines.opened(baseline, update=update_baseline, save=save, only=only, dataset=every.name or "")
-    chosen = _chosen(every, dataset, only, kind)
+    chosen = _chosen(every, dataset, only, kind, model or settings.model)
     console.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
     evaluating = Evaluating(settings, dataset, folder, places, console, model, only, limit_minutes, fresh)
     report, tally = evaluating(chosen, repeat)
     if save:
         batch.save(report, save)
     console.print(evaluation(report))
+    console.print(tried_again_line(again := tried_again(report)), end="")
     code, compared = tally.exit_code(report), None
     if kept and kept.report and code != WAITING:
         compared = evaluating.compared(report, kept.report, chosen)
@@ -92,12 +95,14 @@ def evaluate(
     if kept and code != WAITING and (words := kept.written(report)):
         console.print(words)
     if json:
-        answer(summary(report) | (compared.summary() if compared else {}))
+        answer(summary(report) | again | (compared.summary() if compared else {}))
     return code
 
 
-def _chosen(every: Cases, dataset: Path, only: tuple[str, ...], kind: DeviceType) -> Cases:
+def _chosen(every: Cases, dataset: Path, only: tuple[str, ...], kind: DeviceType, models: Sequence[str]) -> Cases:
     chosen = cases.on_device(cases.named(every, only) if only else every, kind)
+    chosen = chosen if models else cases.without_unsolved(chosen)
     if not chosen.cases:
-        raise BadInput(f"{dataset} has no such case that a {kind} could decide")
+        hint = "" if models else "; problems that no model has solved yet need --model"
+        raise BadInput(f"{dataset} has no such case that a {kind} could decide{hint}")
     return chosen

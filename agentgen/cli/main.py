@@ -1,7 +1,8 @@
 """`agentgen`: takes the command line apart, and turns every way a command can end into an exit code.
 
     0    done, or stopped by a cap of the run; verify, bench, reverify: the kernel was accepted
-    1    verify, bench, reverify: the kernel was rejected; eval: a verdict was not the one that is due
+    1    verify, bench, reverify: the kernel was rejected; eval: a verdict was not the one that is due;
+         failures shrink: nothing smaller fails the same way
     2    bad usage, or a machine, store or model that cannot be used: one line says what and what to do
     70   a fault in agentgen itself: the only case with a traceback
     75   a run waits for answers in its mailbox, or for its device; eval: nothing but such answers is missing
@@ -72,6 +73,7 @@ app.command(
     name="eval",
     help="Judge a dataset's kernels and solve its problems.",
 )
+app.command("agentgen.cli.failures:app", name="failures", help="What runs could not do: list, keep as cases, shrink.")
 app.command("agentgen.cli.problems:app", name="problems", help="List the problems, or show one.")
 app.command("agentgen.cli.doctor:doctor", name="doctor", help="Tell what this machine can do.")
 

@@ -6,6 +6,7 @@ pydantic-evals' YAML; paths are relative to the file.
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -59,6 +60,20 @@ Inputs: TypeAlias = Subject | Solve
 """Of a case; told apart by their fields."""
 
 
+class Past(Record):
+    """Where a case comes from that was a failure of a run."""
+
+    cause: str
+    """As `scoring.causes` puts it; a dataset has one case of a cause."""
+    run: str
+    date: date
+    """Of the run."""
+    models: tuple[str, ...]
+    """Who answered in it."""
+    machine: str
+    """What failed where."""
+
+
 class About(Record):
     """What a case is there for."""
 
@@ -72,6 +87,8 @@ class About(Record):
     """In which order that harness runs the two."""
     devices: tuple[DeviceType, ...]
     """Where the case can be decided."""
+    past: Past | None = None
+    """Of a past failure."""
 
 
 Cases: TypeAlias = Dataset[Inputs, Verdict, About]
@@ -128,6 +145,12 @@ def called(dataset: Cases, names: Collection[str]) -> Cases:
     return _with(dataset, [case for case in dataset.cases if case.name in names])
 
 
+def without_unsolved(dataset: Cases) -> Cases:
+    """Returns the cases without the problems that earlier models could not solve: those are for the next model."""
+    left = [case for case in dataset.cases if not (isinstance(case.inputs, Solve) and _is_past(case.metadata))]
+    return _with(dataset, left)
+
+
 def kernels(dataset: Cases) -> list[KernelCase]:
     """Returns the cases in which a kernel is judged."""
     return [cast(KernelCase, case) for case in dataset.cases if isinstance(case.inputs, Subject)]
@@ -143,6 +166,10 @@ def language_of(subject: Subject) -> Language:
         return subject.language or Language(subject.kernel.parent.name)
     except ValueError as error:
         raise BadInput(f"{subject.kernel} lies in no folder called after its language: give `language`") from error
+
+
+def _is_past(about: About | None) -> bool:
+    return about is not None and about.past is not None
 
 
 def _with(dataset: Cases, cases: list[Any]) -> Cases:

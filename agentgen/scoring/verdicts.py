@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from agentgen.records.base import Record
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome, Speedup, Trial
+from agentgen.scoring.causes import plain_reason
 
 EAGER = "eager"
 """The baseline that a problem always has."""
@@ -36,6 +37,7 @@ class Verdict(Record):
     """Checks that failed, in full ("values: main"); of an expected verdict, those of which one is to fail, wherever
     ("values"). Empty: any, or none by name."""
     reasons: tuple[str, ...] = ()
+    """Of an expected verdict: what the first one is to be, without numbers and paths (`scoring.causes`)."""
     seconds: Mapping[str, float] = {}
     """By stage."""
     median_us: float | None = None
@@ -55,7 +57,8 @@ class Verdict(Record):
     def caused_by(self, expected: Verdict) -> bool:
         """Whether the refusal is the one that was expected."""
         named = [found for found in self.by for name in expected.by if found == name or found.startswith(f"{name}: ")]
-        return (bool(named) or not expected.by) and expected.outcome in (None, self.outcome)
+        said = not expected.reasons or plain_reason(self.reasons) in expected.reasons
+        return (bool(named) or not expected.by) and expected.outcome in (None, self.outcome) and said
 
     def against(self, baseline: str | None = None) -> Speedup | None:
         """Returns the race with a baseline, or with the fastest one; None where there was none."""

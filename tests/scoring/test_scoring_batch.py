@@ -129,6 +129,8 @@ def test_both_errors_are_counted_apart(tmp_path: Path) -> None:
         ("SCREENED_OUT screen", "{accepted: false, by: [one element]}", True),
         ("CRASHED", "{accepted: false, outcome: CRASHED}", True),
         ("TIMED_OUT", "{accepted: false, outcome: CRASHED}", False),
+        ("CRASHED", "{accepted: false, outcome: CRASHED, reasons: [because]}", True),
+        ("CRASHED", "{accepted: false, outcome: CRASHED, reasons: [something else]}", False),
     ],
 )
 def test_the_cause_is_looked_at(tmp_path: Path, found: str, expected: str, right: bool) -> None:

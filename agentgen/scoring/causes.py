@@ -1,0 +1,63 @@
+"""Why a kernel was refused, in words that stay the same wherever and whenever that happens again.
+
+Not covered: two faults behind one check. All wrong values of a problem in a language are one cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from agentgen.records.problem import Problem
+from agentgen.records.trial import Outcome, Trial
+
+_LONGEST: Final = 160
+"""Characters of a reason: a compiler quotes whole types, and what comes first says what is wrong."""
+_TAKEN_OUT: Final = (
+    (re.compile(r"(?<![\w.])~?(?:/[\w.+@-]+){2,}"), "PATH"),
+    (re.compile(r"\b0x[0-9a-fA-F]+\b"), "N"),
+    (re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{7,}\b"), "N"),  # an id or a hash
+    (re.compile(r"(?<!\w)\d+(?:\.\d+)*(?:e[+-]?\d+)?"), "N"),  # not of a name: float32, sm_90
+    (
+        re.compile(r"\bN(?:[,:x] ?(?:N|\d+))+"),
+        "N",
+    ),  # a shape has more or fewer, and a place in a file line and column
+)
+_WHEN_TIMED: Final = "timed"
+"""The one place of a check that is no workload."""
+
+
+def plain_reason(reasons: Sequence[str]) -> str:
+    """Returns the first line of the first reason without numbers, addresses, ids and paths; with its last line as well
+    where the first only says where: Triton's compiler shows the source in between."""
+    lines = next((found for reason in reasons if (found := _lines(reason))), [""])
+    text = f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and lines[1:] else lines[0]
+    for pattern, word in _TAKEN_OUT:
+        text = pattern.sub(word, text)
+    return text[:_LONGEST]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def failed_checks(trial: Trial, problem: Problem) -> tuple[str, ...]:
+    """Returns the checks that failed, without the workloads at which they did."""
+    workloads = (*problem.workloads, *problem.smaller, *problem.neighbours)
+    places = {_WHEN_TIMED, *(workload.name for workload in workloads)}
+    return _distinct(_anywhere(check.name, places) for check in trial.checks if check.passed is False)
+
+
+def cause_of(problem: str, language: str, outcome: Outcome, by: Sequence[str], reason: str) -> str:
+    """Returns a cause: by its first check that failed or, where none did by name, by its plain reason."""
+    return f"{problem}, {language}: {outcome.value}, {by[0] if by else reason}"
+
+
+def _anywhere(check: str, places: Collection[str]) -> str:
+    name, _, place = check.rpartition(": ")
+    return name if name and place in places else check
+
+
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,148 @@
+"""The file of past failures: cases are put in where their names belong, and what is there stays as it was written.
+
+pydantic-evals would write the whole file anew, without its comments and a line for each field.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from agentgen.errors import BadInput, StoreUnavailable
+from agentgen.records.base import Record
+from agentgen.scoring import cases
+from agentgen.scoring.cases import About, Inputs, Subject
+from agentgen.scoring.verdicts import Verdict
+
+_HEAD: Final = "name: {name}\nevaluators: [Decision, OutcomeIs, Cause]\ncases:\n"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A case to be put in."""
+
+    name: str
+    inputs: Inputs
+    about: About
+    expected: Verdict
+    source: str | None = None
+    """Of the kernel, as it came."""
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        """What only one case of a dataset has: a cause, and whether it was a refusal in error."""
+        assert self.about.past
+        return self.about.past.cause, self.expected.accepted
+
+
+Keys = Mapping[tuple[str, bool], str]
+"""Of the causes in a dataset, each with the name of its case."""
+
+
+def known(path: Path) -> Keys:
+    """Returns what a dataset has; nothing where there is no such file.
+
+    Raises:
+        BadInput: the file is no dataset.
+    """
+    if not path.exists():
+        return {}
+    found = ((case.metadata, case.expected_output, case.name) for case in cases.load(path).cases)
+    return {
+        (about.past.cause, verdict.accepted): name or ""
+        for about, verdict, name in found
+        if about and about.past and verdict
+    }
+
+
+def put(path: Path, entries: Sequence[Entry]) -> None:
+    """Adds cases to a dataset, made where there is none, and writes their kernels beside it.
+
+    Raises:
+        BadInput: a case of that name is there, or the outcome would be no dataset.
+        StoreUnavailable: the files cannot be written.
+    """
+    if not entries:
+        return
+    taken = {case.name for case in cases.load(path).cases} if path.exists() else set[str | None]()
+    for entry in entries:
+        if entry.name in taken:
+            raise BadInput(f"{path} has a case {entry.name} already")
+        taken.add(entry.name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for entry in entries:
+            if isinstance(entry.inputs, Subject) and entry.source is not None:
+                kernel = path.parent / entry.inputs.kernel
+                kernel.parent.mkdir(parents=True, exist_ok=True)
+                kernel.write_text(entry.source, encoding="utf-8", newline="")
+        old = path.read_text(encoding="utf-8") if path.exists() else _HEAD.format(name=path.stem.replace("_", " "))
+        _write_whole(path, _with(old, entries))
+    except OSError as error:
+        raise StoreUnavailable(f"the past failures cannot be written to {path}: {error.strerror or error}") from error
+
+
+def replace(kernel: Path, source: str) -> None:
+    """Puts a smaller source in a kernel's place. The one that came from the run stays beside it.
+
+    Raises:
+        StoreUnavailable: the files cannot be written.
+    """
+    original = kernel.with_suffix(".original.py")
+    try:
+        if not original.exists():
+            original.write_bytes(kernel.read_bytes())
+        kernel.write_text(source, encoding="utf-8", newline="")
+    except OSError as error:
+        raise StoreUnavailable(f"{kernel} cannot be written: {error.strerror or error}") from error
+
+
+def _write_whole(path: Path, text: str) -> None:
+    part = path.with_name(f".part.{path.name}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        cases.load(part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _with(text: str, entries: Sequence[Entry]) -> str:
+    """Returns the text of a dataset with more cases, each before the first with a later name."""
+    head, *blocks = re.split(r"(?m)^(?=- )", text if text.endswith("\n") else f"{text}\n")
+    named = [(str(yaml.safe_load(block)[0].get("name")), block) for block in blocks]
+    for entry in entries:
+        place = next((at for at, (name, _) in enumerate(named) if name > entry.name), len(named))
+        named.insert(place, (entry.name, _block(entry)))
+    return head + "".join(block for _, block in named)
+
+
+def _block(entry: Entry) -> str:
+    about = _fields(entry.about)
+    past = about.pop("past")
+    lines = [
+        f"- name: {_flow(entry.name)}",
+        f"  inputs: {_flow(_fields(entry.inputs))}",
+        "  metadata:",
+        *(f"    {key}: {_flow(value)}" for key, value in about.items()),
+        "    past:",
+        *(f"      {key}: {_flow(value)}" for key, value in past.items()),
+        f"  expected_output: {_flow(_fields(entry.expected))}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    return record.model_dump(mode="json", exclude_defaults=True)
+
+
+def _flow(value: object) -> str:
+    """Returns a value in one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=1 << 20)
+    return text.removesuffix("...\n").strip()

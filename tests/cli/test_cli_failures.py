@@ -1,0 +1,186 @@
+"""`agentgen failures` as a shell runs it, on a store with one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cli_program import Ended
+
+from agentgen.cli.main import run
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.machine import Machine
+from agentgen.records.problem import Arithmetic, Problem, Workload
+from agentgen.records.run import Plan, Run, RunStatus
+from agentgen.records.trial import Check, Outcome, Trial
+from agentgen.store.ledger import open_ledger
+
+REFERENCE = """import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * x
+def get_inputs():
+    return [torch.rand(8)]
+def get_init_inputs():
+    return []
+"""
+PROBLEM = Problem(
+    name="square",
+    title="A square",
+    reference=REFERENCE,
+    workloads=(Workload(name="main"),),
+    arithmetic=Arithmetic.FP32,
+)
+MACHINE = Machine(
+    device_type="cpu",
+    device="a CPU",
+    cores=2,
+    memory_bytes=1 << 30,
+    last_level_cache_bytes=1 << 20,
+    torch="2",
+    triton=None,
+    python="3",
+)
+RUN = Run(
+    id="20261122-120000-abcd",
+    problem=PROBLEM,
+    arithmetic=Arithmetic.FP32,
+    device="cpu",
+    languages=(Language.CPP,),
+    models=("a-model",),
+    plan=Plan(),
+    created=datetime(2026, 11, 22, tzinfo=UTC),
+    status=RunStatus.DONE,
+)
+WRONG, CRASHED = Candidate(source="wrong", language=Language.CPP), Candidate(source="crashed", language=Language.CPP)
+DATASET = "past/failures.yaml"
+CLIP = Path(__file__).parents[1] / "problems" / "clip"
+
+
+def judged(candidate: Candidate, outcome: Outcome, *by: str) -> Trial:
+    return Trial(
+        candidate=candidate.id,
+        problem="square",
+        arithmetic=Arithmetic.FP32,
+        machine=MACHINE,
+        outcome=outcome,
+        reasons=("because of 12",),
+        checks=tuple(Check(name=name, passed=False, evidence="wrong") for name in by),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with open_ledger(f"sqlite:///{tmp_path / 'agentgen.db'}") as ledger:
+        ledger.create_run(RUN)
+        for candidate, trial in (
+            (WRONG, judged(WRONG, Outcome.WRONG_VALUES, "values: main")),
+            (CRASHED, judged(CRASHED, Outcome.CRASHED)),
+        ):
+            ledger.add_candidate(RUN.id, 1, candidate)
+            ledger.add_trial(RUN.id, trial)
+    (tmp_path / "problems").mkdir()
+    return tmp_path
+
+
+Program = Callable[..., Ended]
+
+
+@pytest.fixture
+def failures(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Program:
+    """The command in this process, where starting it takes no second."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("AGENTGEN_STORE", f"sqlite:///{folder / 'agentgen.db'}")
+    monkeypatch.setenv("AGENTGEN_PROBLEMS", str(folder / "problems"))
+
+    def ended(*arguments: str) -> Ended:
+        code = run(["failures", *arguments, "--json"])
+        said = capfd.readouterr()
+        return Ended(code, said.out, said.err)
+
+    return ended
+
+
+def test_all_are_promoted_once(folder: Path, failures: Program) -> None:
+    listed = failures("list", "--dataset", DATASET).answer
+    assert [(cause["cause"], cause["promoted"]) for cause in listed["causes"]] == [
+        ("square, cpp: WRONG_VALUES, values", []),
+        ("square, cpp: CRASHED, because of N", []),
+        ("square, cpp on cpu: unsolved", []),
+    ]
+    names = [f"square/cpp/{WRONG.id[:8]}", f"square/cpp/{CRASHED.id[:8]}", "solve/square/cpu/cpp"]
+    promoted = failures("promote", "latest", "--all", "--to", DATASET)
+    assert promoted.answer["promoted"] == names
+    assert (folder / f"past/failures/cpp/square-{WRONG.id[:8]}.py").read_text() == "wrong"
+    assert (folder / "past/failures/problems/square/reference.py").read_text() == REFERENCE
+    again = failures("promote", "latest", "--all", "--to", DATASET)
+    assert (again.code, again.answer["promoted"]) == (0, [])
+    listed = failures("--dataset", DATASET).answer
+    assert [cause["promoted"] for cause in listed["causes"]] == [[name] for name in names]
+
+
+def test_a_second_of_a_cause_is_refused_with_the_name_of_the_first(folder: Path, failures: Program) -> None:
+    assert failures("promote", "latest", "--to", DATASET).answer["promoted"] == ["solve/square/cpu/cpp"]
+    again = failures("promote", "latest", "--to", DATASET)
+    assert again.code == 2
+    assert "solve/square/cpu/cpp is there, of the same cause" in again.answer["error"]
+
+
+def test_what_was_refused_in_error_is_not_promoted_as_a_failure_too(folder: Path, failures: Program) -> None:
+    short = WRONG.id[:8]
+    assert failures("promote", "latest", short, "--wrongly-refused", "--to", DATASET).code == 0
+    promoted = failures("promote", "latest", "--all", "--to", DATASET).answer["promoted"]
+    assert promoted == [f"square/cpp/{CRASHED.id[:8]}", "solve/square/cpu/cpp"]
+
+
+def test_a_run_without_failures_leaves_no_file(folder: Path, failures: Program) -> None:
+    waits = RUN.model_copy(update={"id": "20261122-130000-abcd", "status": RunStatus.WAITING})
+    with open_ledger(f"sqlite:///{folder / 'agentgen.db'}") as ledger:
+        ledger.create_run(waits)
+    assert failures("promote", waits.id, "--all", "--to", DATASET).answer["promoted"] == []
+    assert not (folder / DATASET).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("promote latest 99999999", "0 refused candidates"),
+        ("promote latest --wrongly-refused", "needs the candidates"),
+        (f"promote latest {WRONG.id[:8]} --all", "no candidates"),
+        ("promote 1999", "no run"),
+        ("shrink square/cpp/none", "cannot read"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(folder: Path, failures: Program, arguments: str, said: str) -> None:
+    ended = failures(*arguments.split())
+    assert ended.code == 2
+    assert said in ended.answer["error"]
+    assert not (folder / "past").exists()
+
+
+def test_only_what_fails_can_be_shrunk(folder: Path, failures: Program) -> None:
+    short = WRONG.id[:8]
+    assert failures("promote", "latest", short, "--wrongly-refused", "--to", DATASET).code == 0
+    ended = failures("shrink", f"square/cpp/{short}", "--dataset", DATASET)
+    assert ended.code == 2
+    assert "is to be accepted" in ended.answer["error"]
+
+
+@pytest.mark.slow
+def test_a_kernel_becomes_smaller_and_fails_as_before(folder: Path, failures: Program) -> None:
+    source = "import math\n\nUNUSED = 3\n\n\nclass ModelNew:\n    pass\n\n\nsize = 12\nassert size == 13, size\n"
+    folder.joinpath("past/cpp").mkdir(parents=True)
+    kernel = folder / "past/cpp/clip.py"
+    kernel.write_text(source)
+    folder.joinpath(DATASET).write_text(
+        f"name: past\nevaluators: [Decision, Cause]\ncases:\n- name: clip\n"
+        f"  inputs: {{problem: {CLIP}, kernel: cpp/clip.py}}\n  metadata: {{devices: [cpu]}}\n"
+        "  expected_output: {accepted: false, outcome: BUILD_FAILED, reasons: ['AssertionError: N']}\n"
+    )
+    ended = failures("shrink", "clip", "--dataset", DATASET, "--device", "cpu")
+    assert ended.code == 0
+    assert ended.answer["finished"]
+    assert kernel.read_text() == "class ModelNew:\n    pass\nsize = 12\nassert size == 13, size\n"
+    assert kernel.with_suffix(".original.py").read_text() == source

@@ -1,0 +1,57 @@
+"""A cause is the same whatever numbers, addresses and paths stand in the words."""
+
+from __future__ import annotations
+
+import pytest
+from past_runs import PROBLEM, kernel, trial
+
+from agentgen.records.trial import Outcome
+from agentgen.scoring.causes import cause_of, failed_checks, plain_reason
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("the guest was ended by signal 11", "the guest was ended by signal 6"),
+        ("k.cu(12): error: no x", "k.cu(7): error: no x"),
+        ("/tmp/a1/k.cpp:3:5: error: no x", "/home/b/c/k.cpp:31:17: error: no x"),
+        ("read at 0x7ffd12 failed", "read at 0xdeadbeef failed"),
+        ("output 0 is (3, 4), not (3, 5)", "output 1 is (8, 2, 2), not (8, 2, 1)"),
+        ("relative L2 1.5e-3 is over 2e-05", "relative L2 0.9 is over 4e-05"),
+        ("kernel 0f3a9b1c failed", "kernel 99aa01bb22cc33dd failed"),
+        ("a block of 16x16 threads", "a block of 8x8x4 threads"),
+        (
+            "main: relative L2 error 1.38e-04 is over the tf32 gate",
+            "main: relative L2 error 2e-3 is over the tf32 gate",
+        ),
+        ("CompilationError: at 3:7:\n  y = f(x)\n  ^\nno f", "CompilationError: at 12:9:\n  z = f(1)\n   ^\nno f"),
+        ("\n\nfirst\nsecond", "first\nthird"),
+    ],
+)
+def test_what_changes_from_run_to_run_is_taken_out(one: str, other: str) -> None:
+    assert plain_reason([one]) == plain_reason([other])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("error: identifier a is undefined", "error: identifier b is undefined"),
+        ("no answer to check within 60 s", "no answer to build within 60 s"),
+        ("output 0 is torch.float16, not torch.float32", "output 0 is torch.bfloat16, not torch.float32"),
+        ("CompilationError: at 3:7:\n  y = f(x)\n  ^\nno f", "CompilationError: at 3:7:\n  y = f(x)\n  ^\nno x"),
+        ("", "something"),
+    ],
+)
+def test_what_says_something_stays(one: str, other: str) -> None:
+    assert plain_reason([one]) != plain_reason([other])
+
+
+def test_a_check_is_the_same_at_every_workload_and_keeps_its_own_colon() -> None:
+    by = ["values: main", "values: tiny", "own work: native symbols", "own work: processor time: timed"]
+    found = failed_checks(trial(kernel("x"), Outcome.CHEATED, "why", by=by), PROBLEM)
+    assert found == ("values", "own work: native symbols", "own work: processor time")
+
+
+def test_a_cause_is_the_first_check_or_else_the_reason() -> None:
+    assert cause_of("square", "cpp", Outcome.CHEATED, ("values", "screen"), "why") == "square, cpp: CHEATED, values"
+    assert cause_of("square", "cpp", Outcome.CRASHED, (), "why") == "square, cpp: CRASHED, why"
