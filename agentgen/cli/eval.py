@@ -1,29 +1,48 @@
-"""`agentgen eval`: judges a dataset's kernels, solves its problems, and says what is not as it should be."""
+"""`agentgen eval`: judges kernels, solves problems, and says what is not as it should be, or no more as it was."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from agentgen import config
+from agentgen.cli import baseline as baselines
 from agentgen.cli.answer import answer
-from agentgen.cli.doing import Doing
+from agentgen.cli.evaluating import Evaluating
 from agentgen.cli.options import Devices, Json, Models, Sandbox
 from agentgen.cli.screen import screen
-from agentgen.config import Layer, Settings
+from agentgen.cli.solve import WAITING
+from agentgen.cli.tally import UNEXPECTED
+from agentgen.config import Layer
 from agentgen.errors import BadInput
+from agentgen.records.problem import DeviceType
 from agentgen.report.evaluation import evaluation, summary
 from agentgen.scoring import batch, cases
-from agentgen.scoring.benches import Bench
-from agentgen.scoring.journal import Journal
-from agentgen.scoring.verdicts import Verdict
+from agentgen.scoring.cases import Cases
 from agentgen.workers.devices import device_type, find_devices
 
-UNEXPECTED = 1
+Root = Annotated[Path | None, Parameter(help="Folder that the dataset's paths are relative to. [default: its own]")]
+Only = Annotated[tuple[str, ...], Parameter(negative="", help="Cases whose names contain this; repeatable.")]
+Repeat = Annotated[int, Parameter(help="How often each case is done.")]
+LimitMinutes = Annotated[
+    float | None,
+    Parameter(help="How long a case may take. [default: 30 for a kernel; for a search what its case says]"),
+]
+Fresh = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Begin anew, whatever is kept of one that was killed.")
+]
+Save = Annotated[Path | None, Parameter(help="File to write the whole report to, as JSON.")]
+BaselineFile = Annotated[
+    Path | None,
+    Parameter(
+        name="--baseline", help="A saved report: what changed since, beyond chance; exit 1 on a regression alone."
+    ),
+]
+UpdateBaseline = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Then write the new report over it, and exit 0.")
+]
 
 
 def evaluate(
@@ -33,10 +52,14 @@ def evaluate(
     device: Devices = None,
     model: Models = (),
     sandbox: Sandbox = None,
-    only: Annotated[tuple[str, ...], Parameter(negative="", help="Cases whose names contain this; repeatable.")] = (),
-    repeat: Annotated[int, Parameter(help="How often each case is done.")] = 1,
-    limit_minutes: Annotated[float, Parameter(help="How long one case may take.")] = 30.0,
-    save: Annotated[Path | None, Parameter(help="File to write the whole report to, as JSON.")] = None,
+    root: Root = None,
+    only: Only = (),
+    repeat: Repeat = 1,
+    limit_minutes: LimitMinutes = None,
+    fresh: Fresh = False,
+    save: Save = None,
+    baseline: BaselineFile = None,
+    update_baseline: UpdateBaseline = False,
     json: Json = False,
 ) -> int:
     """Judge the kernels of a dataset, and solve its problems. What was killed goes on where it was.
@@ -44,36 +67,37 @@ def evaluate(
     Args:
         dataset: YAML of pydantic-evals: problem and kernel of each case, and the verdict that is due.
     """
+    if repeat < 1 or not (limit_minutes is None or limit_minutes > 0):
+        raise BadInput("--repeat is at least 1, and --limit-minutes more than 0")
     console = screen()
-    settings = config.here(Layer(device=device, model=model or None, sandbox=sandbox))
+    settings = config.here(Layer(device=device, sandbox=sandbox))
     places = find_devices(settings.device)
     kind = device_type(places[0])
-    every = cases.load(dataset)
+    folder = dataset.parent if root is None else root.expanduser()
+    every = cases.load(dataset, folder)
+    kept = baselines.opened(baseline, update=update_baseline, save=save, only=only, dataset=every.name or "")
+    chosen = _chosen(every, dataset, only, kind)
+    console.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
+    evaluating = Evaluating(settings, dataset, folder, places, console, model, only, limit_minutes, fresh)
+    report, tally = evaluating(chosen, repeat)
+    if save:
+        batch.save(report, save)
+    console.print(evaluation(report))
+    code, compared = tally.exit_code(report), None
+    if kept and kept.report and code != WAITING:
+        compared = evaluating.compared(report, kept.report, chosen)
+        console.print(compared.shown(), soft_wrap=True)  # a change is one line, in a log as well
+        code = UNEXPECTED if compared.regression and not update_baseline else 0
+    evaluating.end(tally)
+    if kept and code != WAITING and (words := kept.written(report)):
+        console.print(words)
+    if json:
+        answer(summary(report) | (compared.summary() if compared else {}))
+    return code
+
+
+def _chosen(every: Cases, dataset: Path, only: tuple[str, ...], kind: DeviceType) -> Cases:
     chosen = cases.on_device(cases.named(every, only) if only else every, kind)
     if not chosen.cases:
         raise BadInput(f"{dataset} has no such case that a {kind} could decide")
-    console.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
-
-    journal = Journal(_journal_file(settings, dataset, kind, repeat), dataset.parent)
-    doing = Doing(settings, dataset.parent, places, journal, console)
-    benches = [Bench(place, dataset.parent, doing.open_judge, doing.solve, doing.at_end) for place in places]
-
-    def on_verdict(name: str, verdict: Verdict) -> None:
-        console.print(f"{name}: {verdict.outcome or 'unsolved'}", style="dim")
-
-    report = batch.evaluate(chosen, benches, journal, on_verdict, repeat=repeat, limit_s=60 * limit_minutes)
-    report.experiment_metadata = {**(report.experiment_metadata or {}), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
-    if save:
-        batch.save(report, save)
-    if not report.failures:
-        journal.end()
-    console.print(evaluation(report))
-    if json:
-        answer(summary(report))
-    return 0 if batch.as_expected(report) else UNEXPECTED
-
-
-def _journal_file(settings: Settings, dataset: Path, kind: str, repeat: int) -> Path:
-    """Returns where an evaluation with these settings is kept until it is finished."""
-    about = "\0".join([str(dataset.resolve()), kind, str(repeat), settings.sandbox, *settings.model])
-    return settings.results / "runs" / f"eval-{dataset.stem}-{sha256(about.encode()).hexdigest()[:8]}.jsonl"
+    return chosen

@@ -1,7 +1,9 @@
 """Benches: a device each, at which cases are done, and who sits at which.
 
 The cases of a problem stay at one bench, whose judge stays open for the next of them, as long as no other bench would
-stand empty for that: opening a judge takes as long as judging several kernels.
+stand empty for that: opening a judge takes as long as judging several kernels. The next go at all cases begins when
+none is left of the one before, with judges that are opened anew: goes then differ by all that evaluations differ by,
+and their scatter says what is chance (docs/decisions/028-the-gate.md).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Final, Protocol
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from agentgen.errors import MachineFailure
+from agentgen.errors import JudgeDied, MachineFailure
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Machine
 from agentgen.records.trial import Depth, Trial
@@ -56,11 +58,19 @@ class Bench:
     its `hand`."""
 
     def __init__(
-        self, device: str, folder: Path, open_judge: OpenJudge, solve: SolveOne, at_end: OnDevice = nothing
+        self,
+        device: str,
+        folder: Path,
+        open_judge: OpenJudge,
+        solve: SolveOne,
+        at_end: OnDevice = nothing,
+        stop_solving: OnDevice = nothing,
     ) -> None:
-        """Takes a device, the folder that paths are relative to, and who does the work."""
+        """Takes a device, the folder that paths are relative to, and who does the work. `stop_solving` ends what
+        `solve` does on a device; another thread calls it."""
         self.device = device
         self._at_end = at_end
+        self._stop_solving = stop_solving
         self._stopped = False
         self._interrupted: Visitor | None = None
         self.hand = Hand(f"bench of {device}")
@@ -68,7 +78,8 @@ class Bench:
         self._open = open_judge
         self._solve = solve
         self._here: Visitor | None = None
-        self._problem: Path | None = None
+        self._open_for: tuple[Path, int] | None = None
+        """The problem, and which go at its cases."""
         self._context: AbstractContextManager[Judge] | None = None
         self._judge: Judge | None = None
 
@@ -92,17 +103,20 @@ class Bench:
 
     def _done(self, visitor: Visitor) -> tuple[Verdict, Machine | None]:
         inputs = visitor.inputs
+        if self._ended(visitor):  # while it waited for another attempt
+            raise JudgeDied("the judge was stopped")
         if isinstance(inputs, Solve):
             self._leave_problem()
             return self._solve(self.device, visitor)
         source = (self._folder / inputs.kernel).read_text(encoding="utf-8")
         candidate = Candidate(source=source, language=language_of(inputs))
-        trial = self._judge_of(inputs).evaluate(candidate, depth=inputs.depth)
+        trial = self._judge_of(inputs, visitor.nth).evaluate(candidate, depth=inputs.depth)
         return Verdict.of(trial), trial.machine
 
     def stop(self) -> None:
-        """Ends what the judge is doing, for good. For another thread."""
+        """Ends what is being done, for good. For another thread."""
         self._stopped = True
+        self._stop_solving(self.device)
         if judge := self._judge:
             judge.stop()
 
@@ -123,16 +137,16 @@ class Bench:
     def _leave_problem(self) -> None:
         if self._context:
             self._context.__exit__(None, None, None)
-        self._context = self._judge = self._problem = None
+        self._context = self._judge = self._open_for = None
 
-    def _judge_of(self, subject: Subject) -> Judge:
+    def _judge_of(self, subject: Subject, nth: int) -> Judge:
         # One that a stop has reached answers nobody any more.
-        if self._judge is None or subject.problem != self._problem or self._interrupted:
+        if self._judge is None or (subject.problem, nth) != self._open_for or self._interrupted:
             self._interrupted = None if self._interrupted is not self._here else self._interrupted
             self._leave_problem()
             self._context = self._open(self.device, (self._folder / subject.problem).resolve())
             self._judge = self._context.__enter__()
-            self._problem = subject.problem
+            self._open_for = (subject.problem, nth)
             if self._here and self._ended(self._here):  # `stop` has not seen this one
                 self._judge.stop()
         return self._judge
@@ -147,17 +161,19 @@ class Rota:
         """Of each device, the problem whose judge is open there."""
 
     def next(self, device: str) -> Visitor | None:
-        """Returns what a free device does: of its own problem, else of one that no device has, else of the one that
-        has the most left. None: nothing is left."""
+        """Returns what a free device does, of the first go that is not over: of its own problem, else of one that no
+        device has, else of the one that has the most left. None: nothing is left."""
         if not self._left:
             return None
-        problem = self._problem(device)
-        self._problems[device] = problem
-        position = next(position for position, visitor in enumerate(self._left) if visitor.inputs.problem == problem)
-        return self._left.pop(position)
+        first = min(visitor.nth for visitor in self._left)
+        left = [visitor for visitor in self._left if visitor.nth == first]
+        problem = self._problems[device] = self._problem(device, left)
+        chosen = next(visitor for visitor in left if visitor.inputs.problem == problem)
+        self._left.remove(chosen)
+        return chosen
 
-    def _problem(self, device: str) -> Path:
-        left = Counter(visitor.inputs.problem for visitor in self._left)  # in the order they come
+    def _problem(self, device: str, visitors: Sequence[Visitor]) -> Path:
+        left = Counter(visitor.inputs.problem for visitor in visitors)  # in the order they come
         own = self._problems.get(device)
         if own is not None and own in left:
             return own

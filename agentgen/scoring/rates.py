@@ -14,6 +14,11 @@ class Rate:
     count: int
     of: int
 
+    @property
+    def share(self) -> float | None:
+        """None of nothing."""
+        return self.count / self.of if self.of else None
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Returns the exact interval of Clopper and Pearson (Biometrika 26, 1934): the rates under which a count as
         large, and as small, is no rarer than (1 - level) / 2. Of nothing, (0, 1)."""
@@ -21,6 +26,13 @@ class Rate:
         low = 0.0 if self.count == 0 else _root(lambda p: self._at_least(p) - tail)
         high = 1.0 if self.count == self.of else _root(lambda p: tail - self._at_most(p))
         return low, high
+
+    def fewer_than(self, other: Rate) -> float:
+        """Returns how often chance makes so few of these, and so many of the others, where both are of one rate
+        (Fisher's exact test, one-sided)."""
+        all_of, count = self.of + other.of, self.count + other.count
+        ways = sum(comb(self.of, k) * comb(other.of, count - k) for k in range(self.count + 1) if k <= count)
+        return ways / comb(all_of, count)
 
     def _at_most(self, p: float) -> float:
         return sum(comb(self.of, k) * p**k * (1 - p) ** (self.of - k) for k in range(self.count + 1))
