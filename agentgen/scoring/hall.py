@@ -88,7 +88,11 @@ class Hall:
         future = asyncio.wrap_future(bench.hand.do(lambda: bench.take(visitor)))
         # A search keeps to the limit by itself: it has what it found until then.
         limit_s = self._limit_s if isinstance(visitor.inputs, Subject) else None
-        done, _ = await asyncio.wait([future], timeout=limit_s)
+        try:
+            done, _ = await asyncio.wait([future], timeout=limit_s)
+        except asyncio.CancelledError:
+            future.cancel()  # how it ends is of no interest any more
+            raise
         if not done:
             bench.interrupt()
             await asyncio.wait([future])
