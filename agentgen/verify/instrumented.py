@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
@@ -31,6 +31,8 @@ LONGEST_RECORDED_S = 20.0
 RECORDED_S = 0.1
 """Of calls under a CPU's sampler, which sees 250 to 500 moments in a second of processor time."""
 MOST_WINDOWS = 5
+LONG = 2.0
+"""Times a plain call: instruments make one on a CPU hardly longer."""
 MOST_KERNELS = 12
 _NAME_CHARACTERS = 200
 
@@ -73,13 +75,15 @@ def audit(judge: Holder, session: Session, candidate: Candidate, findings: Findi
     session.run(rig, 1)
     start = time.perf_counter()
     session.run(rig, 1)
-    calls = _recorded_calls(judge, time.perf_counter() - start)
+    plain_s = time.perf_counter() - start
+    calls = _recorded_calls(judge, plain_s)
     first = claim, wall_us = _recorded(judge, session, calls, findings)
     moved = own_work.moved_bytes(claim.returned) / calls
     own_work.dispatches_no_compute(findings, claim.dispatched, policy)
     own_kernels(findings, claim.kernels, candidate.source, session.builds, policy)
     if judge.device == "cpu":
         _account(judge, session, calls, first, moved, findings)
+        wall_us = quickest(wall_us, LONG * 1e6 * plain_s * calls, lambda: _recorded(judge, session, calls, findings)[1])
     # Last: from here on a CPU fills all memory that is allocated.
     state.poisoned_memory(findings, session, rig, judge.arithmetic)
     if judge.smallest is not rig:
@@ -89,6 +93,16 @@ def audit(judge: Holder, session: Session, candidate: Candidate, findings: Findi
     instrumented_us = wall_us if judge.device == "cpu" else claim.busy_us
     call_us = None if instrumented_us is None else instrumented_us / calls
     return Instrumented(call_us, moved, profile(claim.kernels or (), calls))
+
+
+def quickest(us: float, long_us: float, again: Callable[[], float]) -> float:
+    """Returns the time of a window, or where that is long, the least of several: the machine may have been busy. (An
+    honest kernel was once refused for 24.3 ms a call beside 5.6 ms when timed.)"""
+    for _ in range(MOST_WINDOWS - 1):
+        if us <= long_us:
+            break
+        us = min(us, again())
+    return us
 
 
 def profile(kernels: Sequence[KernelClaim], calls: int) -> tuple[KernelProfile, ...]:

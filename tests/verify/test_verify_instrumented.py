@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+import pytest
+
 from agentgen.records.trial import KernelProfile
 from agentgen.verify.claims import KernelClaim
-from agentgen.verify.instrumented import MOST_KERNELS, profile
+from agentgen.verify.instrumented import MOST_KERNELS, MOST_WINDOWS, profile, quickest
 
 
 def test_a_profile_is_per_call_and_the_longest_kernel_comes_first() -> None:
@@ -27,3 +31,20 @@ def test_a_profile_is_bounded_whatever_a_guest_claims() -> None:
     assert len(found) == MOST_KERNELS
     assert all(len(kernel.kernel) == 200 and kernel.share == 0.0 for kernel in found)
     assert profile((), 8) == ()
+
+
+@pytest.mark.parametrize(
+    ("times", "found", "measured"),
+    [
+        ([10.0], 10.0, 1),
+        ([20.0], 20.0, 1),
+        ([87.0, 12.0], 12.0, 2),
+        ([87.0, 30.0, 40.0, 11.0], 11.0, 4),
+        ([87.0, 30.0, 40.0, 50.0, 60.0], 30.0, MOST_WINDOWS),
+    ],
+)
+def test_a_long_window_is_measured_again_until_one_is_not(times: Sequence[float], found: float, measured: int) -> None:
+    windows: Iterator[float] = iter(times)
+    assert quickest(next(windows), 20.0, lambda: next(windows)) == found
+    assert len(times) == measured
+    assert not list(windows), "as many as were needed"
