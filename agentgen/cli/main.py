@@ -70,6 +70,7 @@ app.command(
 app.command(
     "agentgen.cli.eval:evaluate", name="eval", help="Judge a dataset of kernels against the verdicts that are due."
 )
+app.command("agentgen.cli.report:report", name="report", help="Write a run as one HTML file.")
 app.command("agentgen.cli.problems:app", name="problems", help="List the problems, or show one.")
 app.command("agentgen.cli.doctor:doctor", name="doctor", help="Tell what this machine can do.")
 
