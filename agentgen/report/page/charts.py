@@ -1,4 +1,4 @@
-"""The charts of a run as places on the page: roofline, best so far, and times. The templates draw them."""
+"""Roofline and best so far as places on the page; the templates draw them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from agentgen.records.machine import Target
 from agentgen.records.trial import Timing, Trial
-from agentgen.report import figures
 from agentgen.report.page.costs import Spending
 from agentgen.report.page.outcome import family
 from agentgen.report.page.scale import Scale, Tick, reach
@@ -18,7 +17,6 @@ from agentgen.report.table import best
 WIDTH, HEIGHT = 440, 300
 """Small, so that the letters can still be read where a telephone scales it down."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 14, 40
-_SHOWN_TIMES = 24
 _LETTERS = 12
 
 
@@ -190,67 +188,3 @@ def _progress(solution: Solution, name: str, across: str, spent: Mapping[str, fl
         Line(f"{path}H{x.at(x.high)}", "best"),
     ]
     return Chart(f"Best so far over {name}", across, "speedup", x.ticks(), y.ticks(), lines, points)
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One kernel's time: quartiles and median."""
-
-    key: str
-    y: float
-    text: str
-    language: str
-    low: float
-    high: float
-    median: float
-    family: str
-    is_best: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """The times of the fastest kernels, over lines of what they race."""
-
-    bars: Sequence[Bar]
-    lines: Sequence[Line]
-    ticks: Sequence[Tick]
-    left_out: int
-    height: int
-    width: int = WIDTH
-
-
-def times(solution: Solution) -> Times | None:
-    """Returns medians and quartiles of the kernels, the fastest first; None where nothing was timed."""
-    timed = sorted(((t.timing, t) for t in solution.evaluated if t.timing), key=lambda pair: pair[0].median_us)
-    if not timed:
-        return None
-    target, top = solution.run.target, best(solution.evaluated)
-    marks = {"bound": target.bound_us, **target.baselines_us} if target else {}
-    shown = timed[:_SHOWN_TIMES]
-    ends = [us for timing, _ in shown for us in (timing.low_us, timing.high_us)]
-    x = Scale(*reach([*ends, *marks.values()], log=True), 8, WIDTH - 8, log=True)
-    languages = {candidate.id: candidate.language.value for candidate in solution.candidates}
-    first = 26 + 14 * len(marks)
-    bottom = first + 32 * len(shown)
-    lines: list[Line] = []
-    for n, (name, us) in enumerate(marks.items()):
-        place, late = x.at(us), x.at(us) > WIDTH / 2
-        text = f"{'roofline bound' if name == 'bound' else name} {figures.time(us)}"
-        style = "roof" if name == "bound" else "base"
-        where = place - 4 if late else place + 4
-        lines.append(Line(f"M{place} {6 + 14 * n}V{bottom}", style, text, where, 16 + 14 * n, end=late))
-    bars = [
-        Bar(
-            candidate_key(trial.candidate),
-            first + 32 * n,
-            f"{figures.time(timing.median_us)} · {figures.speedup(trial.speedup)}",
-            languages[trial.candidate],
-            x.at(timing.low_us),
-            x.at(timing.high_us),
-            x.at(timing.median_us),
-            family(trial).name,
-            trial is top,
-        )
-        for n, (timing, trial) in enumerate(shown)
-    ]
-    return Times(bars, lines, x.ticks(), len(timed) - len(shown), bottom + 30)

@@ -51,6 +51,8 @@ const CPP = new RegExp([
   /\b(?<number>0[xX][\da-fA-F]+[uUlL]*|\d[\d']*\.?\d*(?:[eE][+-]?\d+)?[fFuUlL]*)/, /(?<rest>\w+)/,
 ].map((one) => one.source).join("|"), "gm");
 
+const CPP_ONLY = /#include|\b(?:__global__|__device__|extern|void|template|typedef)\b/;
+
 // Returns pieces [class, text]. CUDA C++ and C++ lie inside long strings of the Python file.
 function pieces(text, grammar, found) {
   let last = 0;
@@ -58,7 +60,7 @@ function pieces(text, grammar, found) {
     if (match[0] === "") continue;
     if (match.index > last) found.push(["", text.slice(last, match.index)]);
     const kind = Object.keys(match.groups).find((key) => match.groups[key] !== undefined);
-    if (kind === "long" && /;\s*$/m.test(match[0]) && match[0].includes("{")) {
+    if (kind === "long" && match[0].includes(";") && CPP_ONLY.test(match[0])) {
       const open = match[0].match(/^[a-zA-Z]{0,2}("""|''')/)[0], close = match[0].slice(open.length).endsWith(open.slice(-3));
       found.push(["string", open]);
       pieces(match[0].slice(open.length, close ? -3 : undefined), CPP, found);

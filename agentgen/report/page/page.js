@@ -73,6 +73,7 @@ function filter() {
   for (const key of kept) for (let up = parents.get(key); up && !lit.has(up); up = parents.get(up)) lit.add(up);
   for (const node of nodes) node.classList.toggle("out", Boolean(any) && !(node.classList.contains("candidate") ? kept : lit).has(node.dataset.n));
   for (const point of $(".p[data-n]")) point.classList.toggle("out", Boolean(any) && !kept.has(point.dataset.n));
+  byId("canvas").classList.toggle("filtered", Boolean(any));
   byId("matches").textContent = any ? `${kept.size} of ${rows.size} kernels` : "";
 }
 

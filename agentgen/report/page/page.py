@@ -26,6 +26,7 @@ from agentgen.report import figures
 from agentgen.report.page import charts, costs, detail, story, tree
 from agentgen.report.page.outcome import FAMILIES
 from agentgen.report.page.text import visible
+from agentgen.report.page.times import times
 from agentgen.report.solution import Solution
 from agentgen.report.table import best, verdict
 from agentgen.store.rows import Letter
@@ -68,7 +69,7 @@ def render(
             chain=story.chain(solution),
             roofline=charts.roofline(solution),
             progress=charts.progress(solution, spent),
-            times=charts.times(solution),
+            times=times(solution),
             troubles=story.troubles(solution),
             ended=[(letter, ended[letter.id]) for letter in letters if letter.id in ended],
             bills=costs.bills(letters),
