@@ -88,8 +88,14 @@ def test_three_hundred_kernels_open_within_two_seconds_and_stay_usable(visit: Vi
     assert page.evaluate("performance.now()") < 2000
     assert page.locator("#canvas .n.candidate").count() == page.locator("#rows tbody tr").count() == 300
     spent = page.evaluate(
-        """() => [{n: kernelsOf[200]}, {tab: "diff"}, {tab: "source"}, {q: "step 7"}, {q: "", out: "build"}].map(what => {
-          const start = performance.now(); change(what); document.body.offsetHeight; return performance.now() - start })"""
+        """() => [{n: kernelsOf[200]}, {tab: "diff"}, {tab: "source"}, {q: "step 7"}, {q: "", out: "build"}].map(
+          what => {
+            const start = performance.now();
+            change(what);
+            document.body.getBoundingClientRect(); // lays the page out
+            return performance.now() - start;
+          }
+        )"""
     )
     assert max(spent) < 1000, spent
     assert page.locator("#rows tbody tr:visible").count() == 60

@@ -1,22 +1,26 @@
-"""The page of a real search, judged for real, as its reader has it: in a browser, on a screen and on a telephone."""
+"""The page of a real search, as its reader has it: in a browser, on a screen and on a telephone.
+
+`real_run.json` holds the records of one, judged on a CPU: `agentgen solve square --rounds 2` on the small problem of
+`tests/e2e`, with a model that was scripted. Two ideas on the reference, of which one forgets the weight, and one on the
+better kernel that does not build at first. The texts of the requests were long, and are left out.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from e2e_square import FORGETS_THE_WEIGHT, HONEST, PROBLEM, REFERENCE, agentgen
 
-from agentgen.models.recorded import Provenance, record
-from agentgen.records.candidate import Candidate, Language
-from agentgen.records.chat import ChatReply, ChatRequest, Role
-from agentgen.records.idea import Category, Idea
-from agentgen.records.problem import Arithmetic
-from agentgen.store import catalog
+from agentgen.cli import main
+from agentgen.records.candidate import Candidate
+from agentgen.records.chat import ChatReply, ChatRequest
+from agentgen.records.idea import Idea
+from agentgen.records.run import Run
+from agentgen.records.trial import Trial
+from agentgen.store.ledger import open_ledger
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -26,70 +30,34 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PLAIN = "One <b>pass</b> over \u202ex"
-WEIGHTS = "Skip the weights"
-WIDER = "Two rows at a time"
-BROKEN = HONEST.replace("extern", "extern?")
-BETTER = HONEST.replace("parallel for", "parallel for schedule(static)")
-
-
-def _said(title: str, *, speedup: float = 1.2) -> dict[str, object]:
-    words = {
-        "category": "memory access",
-        "title": title,
-        "reasoning": f"Because: {title}.",
-        "predicted_speedup": speedup,
-    }
-    return words
-
-
-def _exchanges(root: str) -> list[tuple[ChatRequest, ChatReply]]:
-    """Two ideas; the second one is wrong and stays wrong. On the first one's kernel a third, repaired once."""
-
-    def idea(title: str, parent: str) -> Idea:
-        return Idea(parent=parent, category=Category.MEMORY_ACCESS, title=title, reasoning=f"Because: {title}.")
-
-    def kernel(source: str, of: Idea) -> Candidate:
-        return Candidate(source=source, language=Language.CPP, idea=of.id)
-
-    plain, weights = idea(PLAIN, root), idea(WEIGHTS, root)
-    first = kernel(HONEST.rstrip() + "\n", plain)
-    wider = idea(WIDER, first.id)
-    told = [
-        (Role.IDEAS, root, json.dumps({"ideas": [_said(PLAIN), _said(WEIGHTS)]})),
-        (Role.WRITE, plain.id, HONEST),
-        (Role.WRITE, weights.id, FORGETS_THE_WEIGHT),
-        (Role.IDEAS, first.id, json.dumps({"ideas": [_said(WIDER)]})),
-        (Role.WRITE, wider.id, BROKEN),
-        (Role.REPAIR, kernel(BROKEN.rstrip() + "\n", wider).id, BETTER),
-    ]
-
-    def exchange(role: Role, parent: str, text: str) -> tuple[ChatRequest, ChatReply]:
-        on = "cpu" if role is Role.IDEAS else "cpp"
-        request = ChatRequest(role=role, problem="square", target=on, parent=parent, system="s", prompt="p")
-        said = text if role is Role.IDEAS else f"```python\n{text}\n```"
-        return request, ChatReply(text=said, model="scripted")
-
-    return [exchange(*one) for one in told]
 
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a search of which everything is real but the model, which is recorded."""
-    home = tmp_path_factory.mktemp("home")
-    folder = home / "problems" / "square"
-    folder.mkdir(parents=True)
-    (folder / "reference.py").write_text(REFERENCE)
-    (folder / "problem.yaml").write_text(PROBLEM)
-    root = catalog.load("square", home / "problems").root(Arithmetic.FP32)
-    record(folder / "recording", _exchanges(root), Provenance(model="scripted", date=date(2026, 11, 22)))
-    code, answer = agentgen(home, "solve", "square", "--device", "cpu", "--rounds", "2")
-    assert code == 0
-    assert sorted(one["outcome"] for one in answer["trials"]) == ["BUILD_FAILED", "PASSED", "PASSED", "WRONG_VALUES"]
-    code, told = agentgen(home, "report", "latest")
-    assert (code, told["candidates"]) == (0, 4)
-    file = Path(told["html"])
-    assert file == home / "results" / "runs" / answer["run"] / "report.html"
-    assert file.stat().st_size == told["bytes"] < 150_000
+    """The page, made by the command from a store that holds the run again."""
+    folder = tmp_path_factory.mktemp("run")
+    stored: dict[str, Any] = json.loads((Path(__file__).parent / "real_run.json").read_text(encoding="utf-8"))
+    run = Run.model_validate(stored["run"])
+    store = f"sqlite:///{folder}/runs.db"
+    with open_ledger(store) as ledger:
+        ledger.create_run(run)
+        ledger.set_status(run.id, run.status)
+        if run.target:
+            ledger.set_target(run.id, run.target)
+        for one in stored["exchanges"]:
+            reply = ChatReply.model_validate(one["reply"])
+            ledger.add_reply(run.id, ChatRequest.model_validate(one["request"]), reply)
+        for one in stored["ideas"]:
+            ledger.add_idea(run.id, one["round"], Idea.model_validate(one["idea"]))
+        for one in stored["candidates"]:
+            ledger.add_candidate(run.id, one["round"], Candidate.model_validate(one["candidate"]))
+        for one in stored["trials"]:
+            ledger.add_trial(run.id, Trial.model_validate(one))
+    file = folder / "page.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGEN_STORE", store)
+        assert main.run(["report", run.id, "--html", str(file)]) == 0
+    assert file.stat().st_size < 100_000
     return file
 
 
@@ -97,8 +65,7 @@ def _overflow(page: Page) -> int:
     return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_every_section_fits_and_every_kernel_can_be_looked_at(
     visit: Visit, page_file: Path, width: int, scheme: str
 ) -> None:
@@ -138,7 +105,6 @@ def test_a_diff_shows_the_line_that_a_repair_changed(visit: Visit, page_file: Pa
         assert page.locator(".diff td.del mark").first.inner_text() == "?"
         page.locator("#vs").select_option(value="root")
         assert "&vs=root" in page.url
-        page.locator(".fold button").first.click() if page.locator(".fold").count() else None
 
 
 def test_filters_and_the_selected_node_are_in_the_url(visit: Visit, page_file: Path) -> None:
@@ -150,7 +116,7 @@ def test_filters_and_the_selected_node_are_in_the_url(visit: Visit, page_file: P
     assert page.locator('.chip[data-out="wrong"]').get_attribute("aria-pressed") == "true"
     page.locator('.chip[data-out="wrong"]').click()
     page.locator("#q").fill("two ROWS")
-    assert page.url.endswith("#tab=checks&q=two+ROWS")
+    assert page.url.endswith("&tab=checks&q=two+ROWS")
     assert page.locator("#rows tbody tr:visible").count() == 2
     page.locator("#canvas .n.wrong").click()
     again = visit(page_file, page.url.partition(".html")[2])
