@@ -29,7 +29,8 @@ _WIDTH: Final[Mapping[Kind, int]] = {"root": 90, "idea": 252, "candidate": 122}
 _WIDEST_IDEA: Final = 460
 _ROOMY: Final = 1390
 """What a screen shows: ideas of a tree that is less deep get more room for their titles."""
-_CHARACTER: Final = 6.4
+_CHARACTERS: Final = {"idea": 6.4, "candidate": 7.3}
+"""Width of one, as a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class Picture:
 
 
 def edge(parent: Spot, child: Spot) -> str:
-    """Returns the path of the line between two spots. It begins behind the words of an idea, not below them."""
-    words = 14 + _CHARACTER * len(parent.label) if parent.kind == "idea" else 0.0
+    """Returns the path of the line between two spots. It begins behind the parent's words, not below them."""
+    words = 0.0 if parent.kind == "root" else 14 + _CHARACTERS[parent.kind] * len(parent.label)
     start = min(parent.x + words, child.x - 24)
     near = start + 0.4 * (child.x - start)
     return f"M{start:.0f} {parent.y:.0f}C{near:.0f} {parent.y:.0f} {near:.0f} {child.y:.0f} {child.x:.0f} {child.y:.0f}"
@@ -111,7 +112,7 @@ def lay_out(solution: Solution) -> Picture:
     if wide < _ROOMY and deepest:
         widths = {**_WIDTH, "idea": min(_WIDTH["idea"] + int((_ROOMY - wide) / deepest), _WIDEST_IDEA)}
         xs = _columns(order, parents, widths)
-    titles = _titles(solution, int((widths["idea"] - 44) / _CHARACTER))
+    titles = _titles(solution, int((widths["idea"] - 44) / _CHARACTERS["idea"]))
     top = best(solution.evaluated)
     path = _path(candidate_key(top.candidate) if top else None, parents)
     spots = [
