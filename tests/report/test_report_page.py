@@ -243,6 +243,12 @@ def test_what_was_spent_follows_the_answers_and_what_is_not_stored_is_no_zero() 
         "Best so far over minutes",
     ]
     assert costs.bills([letter(Role.WRITE, "x")])[0].usd is None
+    assert costs.not_drawn(letters) == ()
+    assert [text.partition(",")[0] for text in costs.not_drawn([letter(Role.WRITE, "x")])] == [
+        "The answers of this run were not timed.",
+        "What they cost is not stored",
+    ]
+    assert costs.not_drawn([letter(Role.WRITE, "x", usd=0.0, seconds=1)])[0].startswith("They cost nothing")
 
 
 def test_the_roof_is_where_the_ceilings_meet_and_kernels_lie_below() -> None:

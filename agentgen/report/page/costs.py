@@ -57,6 +57,18 @@ def _whole(amounts: Sequence[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(amounts) else None
 
 
+def not_drawn(letters: Sequence[Letter]) -> tuple[str, ...]:
+    """Returns in words what of the cost of the answers no chart can show, and why."""
+    whole, told = _bill("all", letters), list[str]()
+    if whole.seconds is None:
+        told.append("The answers of this run were not timed.")
+    if whole.usd is None:
+        told.append("What they cost is not stored, so nothing is drawn over dollars.")
+    elif whole.usd == 0:
+        told.append("They cost nothing, so nothing is drawn over dollars.")
+    return tuple(told)
+
+
 def stage_seconds(solution: Solution) -> tuple[tuple[str, float], ...]:
     """Returns the judge's seconds per stage, over all trials."""
     found: defaultdict[str, float] = defaultdict(float)

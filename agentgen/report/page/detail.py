@@ -124,7 +124,7 @@ def _found(trial: Trial) -> dict[str, object]:
         "speedup": figures.speedup(speedup),
         "roofline": figures.percent(trial.roofline_fraction),
         "us": timing.median_us if timing else None,
-        "ratio": speedup.ratio if speedup else None,
+        "low": speedup.low if speedup else None,
         "facts": facts,
         "checks": [[visible(one.name), one.passed, visible(one.evidence)] for one in trial.checks],
         "tables": [one for one in tables if one["rows"]],

@@ -176,7 +176,7 @@ byId("theme").addEventListener("click", () => {
   all = await unpack(JSON.parse(byId("data").textContent));
   const body = document.querySelector("#rows tbody");
   for (const node of nodes) node.setAttribute("aria-label", said(all, node.dataset.n));
-  body.append(...kernelsOf.map((key) => tableRow(all, key)).sort((x, y) => (y.cells[6].dataset.v || 0) - (x.cells[6].dataset.v || 0)));
+  body.append(...kernelsOf.map((key) => tableRow(all, key)).sort((x, y) => (y.cells[2].dataset.v || 0) - (x.cells[2].dataset.v || 0)));
   show();
   document.documentElement.dataset.ready = "";
 })();

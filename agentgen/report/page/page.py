@@ -73,6 +73,7 @@ def render(
             troubles=story.troubles(solution),
             ended=[(letter, ended[letter.id]) for letter in letters if letter.id in ended],
             bills=costs.bills(letters),
+            not_drawn=costs.not_drawn(letters),
             stages=costs.stage_seconds(solution),
             machine=figures.machine(solution.evaluated[-1].machine) if solution.evaluated else "",
             data=Markup(detail.packed(detail.details(solution, became))),

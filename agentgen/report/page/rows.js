@@ -27,13 +27,14 @@ async function unpack(text) {
   return found;
 }
 
+// The speedup counts by its lower end, as everywhere.
 function tableRow(all, key) {
   const one = all[key], idea = one.idea ? all[one.idea].title : "–", number = (text, value) => el("td", { class: "num", "data-v": value ?? "" }, text ?? "–");
   return el("tr", { "data-n": key },
-    number(one.number, one.number), el("td", { class: "nowrap" }, jump(key, key)),
-    el("td", { class: "idea" }, (one.repair ? `repair ${one.repair}: ` : "") + idea), el("td", null, one.language),
-    el("td", { class: "nowrap" }, icon(one.family), one.outcome), number(one.median, one.us), number(one.speedup, one.ratio),
-    number(one.roofline, one.us ? -one.us : null), el("td", { class: "reason" }, one.reason ?? ""));
+    number(one.number, one.number), el("td", { class: "nowrap" }, jump(key, key)), number(one.speedup, one.low),
+    number(one.median, one.us), number(one.roofline, parseFloat(one.roofline) || null), el("td", null, one.language),
+    el("td", { class: "nowrap" }, icon(one.family), one.outcome),
+    el("td", { class: "idea" }, (one.repair ? `repair ${one.repair}: ` : "") + idea), el("td", { class: "reason" }, one.reason ?? ""));
 }
 
 function sort(head) {
