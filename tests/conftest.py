@@ -1,8 +1,25 @@
-"""Which tests run by default, and why the others do not."""
+"""Which tests run by default, and why the others do not; and a browser, for those that look at pages."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_QUIET = (
+    "--no-sandbox",  # tests run as root, in containers
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,3 +33,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium, the system's own."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[dev]'")
+    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    if program is None:
+        pytest.skip("no chromium on the PATH: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=list(_QUIET))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens a file, and fails where a page complains on its console or asks any address for anything."""
+    complaints: list[str] = []
+
+    def opened(file: Path, hash: str = "", *, width: int = 1440, **context: Any) -> Page:
+        made = chromium.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce", **context)
+        page = made.new_page()
+        page.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda sent: None if sent.url.startswith("file:") else complaints.append(sent.url))
+        page.goto(f"{file.as_uri()}{hash}")
+        page.wait_for_selector("html[data-ready]", timeout=10_000)
+        return page
+
+    yield opened
+    assert complaints == []
+    for context in chromium.contexts:
+        context.close()

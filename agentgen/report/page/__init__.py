@@ -1,0 +1,1 @@
+"""One self-contained HTML file for a run: `agentgen report`."""
