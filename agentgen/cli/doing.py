@@ -113,7 +113,7 @@ def verdict_of(solution: Solution, seconds: float) -> tuple[Verdict, Machine | N
     trials = solution.evaluated
     searched = Searched(
         id=solution.run.id,
-        models=solution.run.models,
+        models=tuple(_without_folder(model) for model in solution.run.models),
         candidates=len(trials),
         accepted=sum(trial.accepted for trial in trials),
         seconds=seconds,
@@ -121,6 +121,12 @@ def verdict_of(solution: Solution, seconds: float) -> tuple[Verdict, Machine | N
         cost_usd=solution.spent.cost_usd,
     )
     return Verdict.of_run(trials, best(trials), searched), trials[-1].machine if trials else None
+
+
+def _without_folder(model: str) -> str:
+    """Returns how a model is called where this machine's folders are nobody's business."""
+    kind = model.partition(":")[0]
+    return kind if kind.rpartition("=")[2] in {"recorded", "mailbox"} else model
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,16 @@ class Timing(Record):
     """The guest's own figure for the same windows: a claim, compared with ours, never used. None: no second clock."""
 
 
+MARGIN_RATIO = 0.01
+MARGIN_US = 0.4
+
+
+def margin(call_us: float) -> float:
+    """Returns by which share of its time a call was seen to differ between processes with identical code, at most
+    (docs/verification.md, "Fast")."""
+    return max(MARGIN_RATIO, MARGIN_US / call_us)
+
+
 class Speedup(Record):
     """Baseline time over candidate time: the median of ratios of neighbouring windows, with a bootstrap interval."""
 

@@ -1,7 +1,9 @@
 """Benches: a device each, at which cases are done, and who sits at which.
 
 The cases of a problem stay at one bench, whose judge stays open for the next of them, as long as no other bench would
-stand empty for that: opening a judge takes as long as judging several kernels.
+stand empty for that: opening a judge takes as long as judging several kernels. The next go at all cases begins when
+none is left of the one before, with judges that are opened anew: goes then differ by all that evaluations differ by,
+and their scatter says what is chance (docs/decisions/028-the-gate.md).
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ class Bench:
         self._open = open_judge
         self._solve = solve
         self._here: Visitor | None = None
-        self._problem: Path | None = None
+        self._open_for: tuple[Path, int] | None = None
+        """The problem, and which go at its cases."""
         self._context: AbstractContextManager[Judge] | None = None
         self._judge: Judge | None = None
 
@@ -97,7 +100,7 @@ class Bench:
             return self._solve(self.device, visitor)
         source = (self._folder / inputs.kernel).read_text(encoding="utf-8")
         candidate = Candidate(source=source, language=language_of(inputs))
-        trial = self._judge_of(inputs).evaluate(candidate, depth=inputs.depth)
+        trial = self._judge_of(inputs, visitor.nth).evaluate(candidate, depth=inputs.depth)
         return Verdict.of(trial), trial.machine
 
     def stop(self) -> None:
@@ -123,16 +126,16 @@ class Bench:
     def _leave_problem(self) -> None:
         if self._context:
             self._context.__exit__(None, None, None)
-        self._context = self._judge = self._problem = None
+        self._context = self._judge = self._open_for = None
 
-    def _judge_of(self, subject: Subject) -> Judge:
+    def _judge_of(self, subject: Subject, nth: int) -> Judge:
         # One that a stop has reached answers nobody any more.
-        if self._judge is None or subject.problem != self._problem or self._interrupted:
+        if self._judge is None or (subject.problem, nth) != self._open_for or self._interrupted:
             self._interrupted = None if self._interrupted is not self._here else self._interrupted
             self._leave_problem()
             self._context = self._open(self.device, (self._folder / subject.problem).resolve())
             self._judge = self._context.__enter__()
-            self._problem = subject.problem
+            self._open_for = (subject.problem, nth)
             if self._here and self._ended(self._here):  # `stop` has not seen this one
                 self._judge.stop()
         return self._judge
@@ -147,17 +150,19 @@ class Rota:
         """Of each device, the problem whose judge is open there."""
 
     def next(self, device: str) -> Visitor | None:
-        """Returns what a free device does: of its own problem, else of one that no device has, else of the one that
-        has the most left. None: nothing is left."""
+        """Returns what a free device does, of the first go that is not over: of its own problem, else of one that no
+        device has, else of the one that has the most left. None: nothing is left."""
         if not self._left:
             return None
-        problem = self._problem(device)
-        self._problems[device] = problem
-        position = next(position for position, visitor in enumerate(self._left) if visitor.inputs.problem == problem)
-        return self._left.pop(position)
+        first = min(visitor.nth for visitor in self._left)
+        left = [visitor for visitor in self._left if visitor.nth == first]
+        problem = self._problems[device] = self._problem(device, left)
+        chosen = next(visitor for visitor in left if visitor.inputs.problem == problem)
+        self._left.remove(chosen)
+        return chosen
 
-    def _problem(self, device: str) -> Path:
-        left = Counter(visitor.inputs.problem for visitor in self._left)  # in the order they come
+    def _problem(self, device: str, visitors: Sequence[Visitor]) -> Path:
+        left = Counter(visitor.inputs.problem for visitor in visitors)  # in the order they come
         own = self._problems.get(device)
         if own is not None and own in left:
             return own

@@ -109,6 +109,11 @@ def named(dataset: Cases, names: Collection[str]) -> Cases:
     return _with(dataset, [case for case in dataset.cases if any(part in (case.name or "") for part in names)])
 
 
+def called(dataset: Cases, names: Collection[str]) -> Cases:
+    """Returns the cases of exactly these names."""
+    return _with(dataset, [case for case in dataset.cases if case.name in names])
+
+
 def kernels(dataset: Cases) -> list[KernelCase]:
     """Returns the cases in which a kernel is judged."""
     return [cast(KernelCase, case) for case in dataset.cases if isinstance(case.inputs, Subject)]

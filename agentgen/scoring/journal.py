@@ -37,6 +37,8 @@ class Visitor:
     name: str
     inputs: Inputs
     key: str
+    nth: int = 1
+    """Which go at it."""
 
 
 class Journal:
@@ -68,7 +70,7 @@ class Journal:
         about: dict[str, Any] = {"name": name, "nth": nth, "inputs": inputs.model_dump(mode="json")}
         if isinstance(inputs, Subject):
             about["source"] = (self._folder / inputs.kernel).read_text(encoding="utf-8")
-        return Visitor(name if nth == 1 else f"{name}, go {nth}", inputs, content_hash("case", about))
+        return Visitor(name if nth == 1 else f"{name}, go {nth}", inputs, content_hash("case", about), nth)
 
     def known(self, visitor: Visitor) -> Found | None:
         """Returns what became of a case, where it is finished."""

@@ -22,6 +22,13 @@ class Rate:
         high = 1.0 if self.count == self.of else _root(lambda p: tail - self._at_most(p))
         return low, high
 
+    def fewer_than(self, other: Rate) -> float:
+        """Returns how often chance makes so few of these, and so many of the others, where both are of one rate
+        (Fisher's exact test, one-sided)."""
+        all_of, count = self.of + other.of, self.count + other.count
+        ways = sum(comb(self.of, k) * comb(other.of, count - k) for k in range(self.count + 1) if k <= count)
+        return ways / comb(all_of, count)
+
     def _at_most(self, p: float) -> float:
         return sum(comb(self.of, k) * p**k * (1 - p) ** (self.of - k) for k in range(self.count + 1))
 

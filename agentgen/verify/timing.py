@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from agentgen.records.trial import Clock, Speedup, Timing
+from agentgen.records.trial import Clock, Speedup, Timing, margin
 from agentgen.sandbox.guest.memory import reset_persisting_cache
 from agentgen.sandbox.guest.window import copy_bytes, run_window
 from agentgen.verify.baselines import Call
@@ -31,8 +31,6 @@ from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session, Timed
 from agentgen.verify.stats import median_interval, quartiles
 
-MARGIN_RATIO = 0.01
-MARGIN_US = 0.4
 COPY_EVERY = 3
 FEWEST_PAIRS = 5
 BEHIND = 0.9
@@ -287,5 +285,5 @@ def speedup(name: str, races: list[Race], candidate_us: float) -> Speedup:
         medians = [median_interval(ratios)[0] for ratios in per_guest]
         low, high = min(low, *medians), max(high, *medians)
     _, baseline_us, _ = quartiles([x for one in races for x in one.baselines_us[name]])
-    faster = low > 1 + max(MARGIN_RATIO, MARGIN_US / candidate_us)
+    faster = low > 1 + margin(candidate_us)
     return Speedup(baseline=name, baseline_us=baseline_us, ratio=ratio, low=low, high=high, faster=faster)

@@ -157,6 +157,17 @@ def test_one_judge_is_open_at_a_time_and_all_are_closed(tmp_path: Path) -> None:
     assert opened.open == 0
 
 
+def test_each_go_has_judges_of_its_own(tmp_path: Path) -> None:
+    path, opened = (
+        dataset(tmp_path, ("one", "PASSED", "{accepted: true}"), ("two", "PASSED", "{accepted: true}")),
+        Opened(),
+    )
+    report = evaluated(path, opened, repeat=3)
+    assert [case.name for case in report.cases] == [f"{name} [{nth}/3]" for name in ("one", "two") for nth in (1, 2, 3)]
+    assert opened.problems == ["square"] * 3
+    assert opened.open == 0
+
+
 def test_a_report_is_kept_whole_and_names_no_folder_of_this_machine(tmp_path: Path) -> None:
     report = report_of(dataset(tmp_path, ("honest", "PASSED", "{accepted: true}")))
     kept = tmp_path / "deep" / "report.json"

@@ -57,6 +57,12 @@ def test_help_goes_to_the_problem_with_the_most_left() -> None:
     assert handed_out(rota, ["z"]) == ["z: b3"]
 
 
+def test_a_second_go_begins_when_no_first_is_left() -> None:
+    both = [Visitor(f"{one.name}, go {nth}", one.inputs, "", nth) for one in visitors("a", "b") for nth in (1, 2)]
+    begun = handed_out(Rota(both), ["x", "y", "x", "y"])
+    assert begun == ["x: a0, go 1", "y: b1, go 1", "x: a0, go 2", "y: b1, go 2"]
+
+
 # ---- a dataset over two devices --------------------------------------------------------------------------------------
 
 HEAD = "name: small\nevaluators: [Decision]\nreport_evaluators: [Confusion, ErrorRates]\ncases:\n"

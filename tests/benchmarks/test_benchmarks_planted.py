@@ -1,0 +1,58 @@
+"""The gate from end to end, through the command line, with real kernels: what is planted is caught, in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from planted import Place
+
+pytestmark = pytest.mark.slow
+
+GOES = ("--repeat", "5")
+PLANTED = 0.05
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A folder for a dataset."""
+    return Place(tmp_path, "cpu")
+
+
+def test_what_is_planted_is_caught_each_in_one_line(place: Place) -> None:
+    place.write("wrong", "crashing", "failing", "removed")
+    assert place.evaluate("--update-baseline").code == 0
+
+    place.kernel("wrong", wrong=True)
+    place.kernel("crashing", crashes=True)
+    (place.folder / "problem-failing" / "reference.py").write_text("raise RuntimeError('this machine is broken')\n")
+    for name, begins, says in (
+        ("wrong", "lost: wrong: Decision: PASSED -> WRONG_VALUES: ", "relative L2 error"),
+        ("crashing", "lost: crashing: Decision: PASSED -> CRASHED: ", "SIGABRT"),
+        ("failing", "crashed: failing: PASSED -> the machine failed: ", "this machine is broken"),
+    ):
+        said = place.evaluate("--only", name)
+        assert said.code == 1
+        (line,) = said.regressions
+        assert line.startswith(begins)
+        assert says in line
+
+    place.write("wrong")
+    said = place.evaluate("--only", "wrong", "--only", "removed")
+    assert (said.code, said.regressions) == (1, ["missing: removed: PASSED -> no such case"])
+
+
+def test_a_slowdown_of_a_twentieth_is_caught_and_none_is_not(place: Place) -> None:
+    place.write("steady")
+    assert place.evaluate("--update-baseline", *GOES).code == 0
+    for _ in range(3):
+        same = place.evaluate(*GOES)
+        assert same.code == 0, same.regressions
+    place.kernel("steady", work=round(100 * (1 + PLANTED)))
+    said = place.evaluate(*GOES)
+    told = said.answer["least_slowdown_told"]["steady"]
+    if said.code == 0 and told > PLANTED:
+        pytest.skip(f"this machine is too restless: of {GOES[1]} goes, slowdowns from {100 * told:.0f}% on can be told")
+    (line,) = said.regressions
+    assert said.code == 1
+    assert line.startswith("slower: steady: by ")
