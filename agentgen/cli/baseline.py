@@ -32,8 +32,10 @@ class Baseline:
         if not self.update:
             return ""
         if report.failures:
+            count = len(report.failures)
             raise MachineFailure(
-                f"{self.path} stays as it is: the machine failed {len(report.failures)} of the cases; evaluate again"
+                f"{self.path} stays as it is: the machine failed {count} of the cases. Evaluate again, or write one "
+                "with holes by --save"
             )
         batch.save(report, self.path)
         return f"written: {self.path}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,20 +12,23 @@ from rich.console import Console
 from agentgen import wiring
 from agentgen.cli.solve import priced_models
 from agentgen.config import Settings
-from agentgen.errors import MachineFailure
+from agentgen.errors import BadInput, MachineFailure, ReplyPending
+from agentgen.models.roster import split_part
 from agentgen.records import events
 from agentgen.records.machine import Machine
 from agentgen.records.run import Effort, Isolation, Run, RunStatus
+from agentgen.report.live import waiting
 from agentgen.report.solution import Solution, read
 from agentgen.report.table import SHORT_ID, best
-from agentgen.scoring.cases import Solve
-from agentgen.scoring.journal import Journal, Visitor
+from agentgen.scoring.cases import Inputs, Solve
+from agentgen.scoring.journal import Begun, Journal, Visitor
 from agentgen.scoring.verdicts import Searched, Verdict
-from agentgen.search.elsewhere import won_elsewhere
 from agentgen.search.loop import run_search
 from agentgen.store.ledger import Ledger
+from agentgen.threads import Hand
 from agentgen.workers.devices import run_devices
 from agentgen.workers.local import LocalJudge
+from agentgen.workers.pool import Pool
 from agentgen.workers.programs import Programs
 
 
@@ -33,14 +36,61 @@ class Doing:
     """Opens judges and solves problems, under the settings of one evaluation."""
 
     def __init__(
-        self, settings: Settings, folder: Path, places: tuple[str, ...], journal: Journal, console: Console
+        self,
+        settings: Settings,
+        folder: Path,
+        places: Sequence[str],
+        journal: Journal,
+        console: Console,
+        *,
+        models: tuple[str, ...] = (),
+        limit_minutes: float | None = None,
     ) -> None:
-        """Takes the settings, and the folder that the cases' paths are relative to."""
-        self._settings = settings
+        """Takes the settings, and the folder that the cases' paths are relative to.
+
+        Args:
+            settings: of all cases, where they say nothing else.
+            folder: that the cases' paths are relative to.
+            places: the devices.
+            journal: where the runs of searches are kept.
+            console: where to tell of searches.
+            models: who is asked, whatever a case says.
+            limit_minutes: how long a search may go on asking; None: as its case says.
+        """
+        # A kernel is judged in its problem's arithmetic, and a problem solved in that of its case.
+        self._settings = replace(settings, arithmetic=None)
         self._folder = folder
         self._journal = journal
         self._console = console
+        self._models = models
+        self._limit_minutes = limit_minutes
         self._programs = {place: Programs(place, Isolation(settings.sandbox)) for place in places}
+        self._pools: dict[str, Pool] = {}
+        """Of each device, who judges for the search there."""
+        self._machine: Machine | None = None
+        """Where a journal was that had something."""
+
+    def require(self, place: str, inputs: Inputs) -> None:
+        """Raises BadInput for a case that could not even begin: a problem that is none, or a model without a server."""
+        problem = str((self._folder / inputs.problem).resolve())
+        if isinstance(inputs, Solve):
+            wiring.new_run(self._of_case(inputs, place), problem)
+        else:
+            wiring.find_problem(self._settings, problem)
+
+    def same_machine(self, place: str, problem: Path) -> int:
+        """Has the journal forget what was found on another machine than this one, and returns how many cases that were.
+
+        Args:
+            place: a device.
+            problem: one that a judge can be opened for there, relative to the dataset.
+
+        Raises:
+            AgentgenError: none can be.
+        """
+        with self.open_judge(place, self._folder / problem) as judge:
+            self._machine = judge.target().machine
+        return self._journal.forget(self._machine)
 
     def open_judge(self, place: str, folder: Path) -> LocalJudge:
         """Returns the judge of a problem on a device."""
@@ -52,17 +102,23 @@ class Doing:
         """Searches a kernel for a problem; a run that was begun for this visitor goes on.
 
         Raises:
-            MachineFailure: also where a run waits for answers in its mailbox.
+            ReplyPending: the run waits for answers in its mailbox.
             AgentgenError: as of `agentgen solve`.
         """
         assert isinstance(visitor.inputs, Solve)
         settings = self._of_case(visitor.inputs, place)
-        start_s = time.monotonic()
         with wiring.ledger(settings) as ledger:
-            run = self._run(settings, ledger, visitor)
+            run, before_s = self._run(settings, ledger, visitor)
+            watch = _Watch(self._console, self._journal, visitor, run.id, before_s, time.monotonic())
             if run.status is not RunStatus.DONE:
-                self._search(settings, ledger, run, place, lambda: time.monotonic() - start_s)
-            return verdict_of(read(ledger, run.id), time.monotonic() - start_s)
+                self._search(settings, ledger, run, place, watch)
+            return verdict_of(read(ledger, run.id), watch.elapsed_s())
+
+    def stop(self, place: str) -> None:
+        """Ends the search on a device; it can be resumed. For another thread."""
+        if pool := self._pools.get(place):
+            # Not here: it may wait for a judge for seconds, and other devices are to be stopped meanwhile.
+            Hand(f"stops {place}").do(pool.close)
 
     def at_end(self, place: str) -> None:
         """Ends what was got ready for a next judge."""
@@ -70,42 +126,65 @@ class Doing:
 
     def _of_case(self, case: Solve, place: str) -> Settings:
         caps = case.caps
+        minutes = [minutes for minutes in (caps.minutes, self._limit_minutes) if minutes is not None]
         given = {
             "device": place,
             "languages": tuple(language.value for language in case.languages),
             "arithmetic": case.arithmetic and case.arithmetic.value,
             "strategy": case.strategy and case.strategy.value,
             "rounds": case.rounds,
-            "model": self._settings.model or case.models,
+            "model": self._models or tuple(self._beside_the_dataset(model) for model in case.models),
             "budget_usd": caps.usd,
             "budget_tokens": caps.tokens,
-            "budget_minutes": caps.minutes,
+            "budget_minutes": min(minutes, default=None),
             "max_candidates": caps.candidates,
         }
         said = {key: value for key, value in given.items() if value}
         return replace(self._settings, effort=case.effort.value, **said)
 
-    def _run(self, settings: Settings, ledger: Ledger, visitor: Visitor) -> Run:
-        """Returns the run of a visitor, begun now if it was not."""
-        if known := self._journal.run_of(visitor):
-            return ledger.run(known)
+    def _beside_the_dataset(self, model: str) -> str:
+        part, name = split_part(model)
+        kind, colon, folder = name.partition(":")
+        if colon and kind in (wiring.RECORDED, wiring.MAILBOX):
+            name = f"{kind}:{self._folder / folder}"
+        return f"{part.value}={name}" if part else name
+
+    def _run(self, settings: Settings, ledger: Ledger, visitor: Visitor) -> tuple[Run, float]:
+        """Returns the run of a visitor, begun now if it was not, with the seconds that were spent on it."""
+        if known := self._known(ledger, visitor):
+            self._console.print(f"{visitor.name}: run {known[0].id} goes on", style="dim")
+            return known
         problem = str((self._folder / visitor.inputs.problem).resolve())
         run = wiring.new_run(settings, problem)
         if wiring.is_foreign(problem):
             wiring.require_admitted(run.problem, run.device, run.arithmetic)
+        priced_models(settings, run)  # before there is a run
         ledger.create_run(run)
-        self._journal.begin(visitor, run.id)
-        return run
+        self._journal.begin(visitor, Begun(run=run.id))
+        self._console.print(f"{visitor.name}: run {run.id} on {run.device}, {', '.join(run.models)}", style="dim")
+        return run, 0.0
 
-    def _search(self, settings: Settings, ledger: Ledger, run: Run, place: str, elapsed_s: Callable[[], float]) -> None:
+    def _known(self, ledger: Ledger, visitor: Visitor) -> tuple[Run, float] | None:
+        begun = self._journal.begun(visitor)
+        try:
+            run = ledger.run(begun.run) if begun else None
+        except BadInput:  # another database than then
+            return None
+        if not begun or not run or (self._machine and run.target and run.target.machine.id != self._machine.id):
+            return None
+        return run, begun.seconds
+
+    def _search(self, settings: Settings, ledger: Ledger, run: Run, place: str, watch: _Watch) -> None:
         roster, places = priced_models(settings, run), run_devices(run, place)
-        watch = _Progress(self._console, run.problem.name)
-        judge = wiring.run_judge(settings, run, places)
-        with wiring.packed(settings, ledger, run), judge:
-            result = run_search(ledger.run(run.id), ledger, roster, judge, watch, elapsed_s, won_elsewhere(ledger, run))
-        if result.status is RunStatus.WAITING:
+        with wiring.packed(settings, ledger, run), wiring.run_judge(settings, run, places) as pool:
+            self._pools[place] = pool
+            # Nothing of what won on other problems: what a case comes to must not depend on what was solved before it.
+            result = run_search(ledger.run(run.id), ledger, roster, pool, watch, watch.elapsed_s)
+        if result.answers:
             folders = ", ".join(map(str, wiring.mailboxes(settings, run)))
-            raise MachineFailure(f"it waits for {result.answers} answers in {folders}: answer, and evaluate again")
+            raise ReplyPending(f"run {run.id} is {waiting(result.answers, 0)} in {folders}")
+        if result.evaluations:
+            raise MachineFailure(f"run {run.id} is {waiting(0, result.evaluations)}")
 
 
 def verdict_of(solution: Solution, seconds: float) -> tuple[Verdict, Machine | None]:
@@ -124,19 +203,32 @@ def verdict_of(solution: Solution, seconds: float) -> tuple[Verdict, Machine | N
 
 
 def _without_folder(model: str) -> str:
-    """Returns how a model is called where this machine's folders are nobody's business."""
-    kind = model.partition(":")[0]
-    return kind if kind.rpartition("=")[2] in {"recorded", "mailbox"} else model
+    """A report names no folder of the machine that it was made on."""
+    part, name = split_part(model)
+    kind = name.partition(":")[0]
+    name = kind if kind in (wiring.RECORDED, wiring.MAILBOX) else name
+    return f"{part.value}={name}" if part else name
 
 
 @dataclass(frozen=True)
-class _Progress:
-    """A line per trial."""
+class _Watch:
+    """Tells of each trial of a search in a line, and keeps in the journal how long it has taken so far."""
 
     console: Console
-    problem: str
+    journal: Journal
+    visitor: Visitor
+    run: str
+    before_s: float
+    """What processes spent on it that were ended."""
+    start_s: float
+
+    def elapsed_s(self) -> float:
+        """Returns the seconds of the search, over all processes that worked on it."""
+        return self.before_s + time.monotonic() - self.start_s
 
     def __call__(self, event: events.Event) -> None:
+        """Takes what a search tells."""
         if isinstance(event, events.TrialDone):
             score = event.score
-            self.console.print(f"  {self.problem} {score.candidate[:SHORT_ID]}: {score.outcome}", style="dim")
+            self.console.print(f"  {self.visitor.name} {score.candidate[:SHORT_ID]}: {score.outcome}", style="dim")
+            self.journal.begin(self.visitor, Begun(run=self.run, seconds=self.elapsed_s()))

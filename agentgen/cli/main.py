@@ -5,7 +5,7 @@
          was; leaderboard: an entry is broken; eval: a verdict was not the one that is due
     2    bad usage, or a machine, store or model that cannot be used: one line says what and what to do
     70   a fault in agentgen itself: the only case with a traceback
-    75   a run waits for answers in its mailbox, or for its device
+    75   a run waits for answers in its mailbox, or for its device; eval: nothing but such answers is missing
     130  stopped by Ctrl-C (or SIGTERM, SIGHUP)
 
 What is for people goes to stderr. With `--json`, exactly one JSON object goes to stdout, however the command ends; an
@@ -73,7 +73,9 @@ app.command(
     "agentgen.cli.leaderboard:app", name="leaderboard", help="Show the certified kernels, or enter one of a run."
 )
 app.command(
-    "agentgen.cli.eval:evaluate", name="eval", help="Judge a dataset of kernels against the verdicts that are due."
+    "agentgen.cli.eval:evaluate",
+    name="eval",
+    help="Judge a dataset's kernels and solve its problems.",
 )
 app.command("agentgen.cli.problems:app", name="problems", help="List the problems, or show one.")
 app.command("agentgen.cli.doctor:doctor", name="doctor", help="Tell what this machine can do.")

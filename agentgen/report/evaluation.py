@@ -1,40 +1,45 @@
-"""What an evaluation found: what was not as expected first, then the rates."""
+"""What an evaluation found: what was not as expected first, then each problem, then all that was counted."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 from pydantic_evals.reporting.analyses import ConfusionMatrix, TableResult
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
+from agentgen.report import figures
 from agentgen.report.layout import table
 from agentgen.scoring.batch import Report, as_expected
+from agentgen.scoring.evaluators import outcome
+from agentgen.scoring.summaries import ERROR_RATES, FAST_P
+from agentgen.scoring.verdicts import EAGER
 
 
 def evaluation(report: Report) -> RenderableType:
     """Returns the whole, for people."""
-    wrong = table(None, "case", "not as expected", "found", wrap=("found",))
-    for case in report.cases:
-        for name, assertion in case.assertions.items():
-            if not assertion.value:
-                wrong.add_row(case.name, name, (assertion.reason or "")[:300])
-    for failure in report.failures:
-        wrong.add_row(failure.name, "the machine failed", failure.error_message[:300])
+    wrong = _wrong(report)
     parts: list[RenderableType] = [wrong] if wrong.row_count else []
-    for analysis in report.analyses:
-        if isinstance(analysis, ConfusionMatrix):
-            parts.append(_matrix(analysis))
-        if isinstance(analysis, TableResult):
-            parts.append(_rates(analysis))
+    solved = _runs(report)
+    if solved.row_count:
+        parts.append(solved)
+    parts += [_matrix(analysis) for analysis in report.analyses if isinstance(analysis, ConfusionMatrix)]
+    tables = _tables(report)
+    curves = [result for result in tables if result.title.startswith(FAST_P)]
+    if curves:
+        parts.append(_curves(curves))
+    parts += [_rates(result) for result in tables if result not in curves]
     cases = len(report.cases) + len(report.failures)
     words = "all as expected" if as_expected(report) else f"{wrong.row_count} not as expected"
     return Group(*parts, Text(f"{cases} cases: {words}"))
 
 
 def summary(report: Report) -> dict[str, Any]:
-    """Returns the whole, for programs: verdict by case, the rates, seconds by stage."""
+    """Returns the whole, for programs: verdict by case, all that was counted, seconds by stage."""
+    tables = _tables(report)
     return {
         "dataset": report.name,
         "as_expected": as_expected(report),
@@ -45,11 +50,14 @@ def summary(report: Report) -> dict[str, Any]:
                 "by": case.output.by,
                 "reasons": case.output.reasons,
                 "as_expected": all(assertion.value for assertion in case.assertions.values()),
+                "scores": {name: score.value for name, score in case.scores.items()},
+                "labels": {name: label.value for name, label in case.labels.items()},
             }
             for case in report.cases
         },
         "failures": {failure.name: failure.error_message for failure in report.failures},
-        "rates": {row[0]: dict(zip(a.columns[1:], row[1:], strict=True)) for a in _tables(report) for row in a.rows},
+        "rates": {row[0]: _named(t.columns[1:], row[1:]) for t in tables if t.title == ERROR_RATES for row in t.rows},
+        "tables": {t.title: [_named(t.columns, row) for row in t.rows] for t in tables if t.title != ERROR_RATES},
         "seconds": stage_seconds(report),
         **(report.experiment_metadata or {}),
     }
@@ -62,8 +70,65 @@ def stage_seconds(report: Report) -> dict[str, float]:
     return {stage: median(seconds[stage] for seconds in accepted if stage in seconds) for stage in stages}
 
 
+def _wrong(report: Report) -> Table:
+    """Returns what is not as expected, and what nobody could say."""
+    wrong = table(None, "case", "not as expected", "found", wrap=("found",))
+    for case in report.cases:
+        for name, assertion in case.assertions.items():
+            if not assertion.value:
+                wrong.add_row(case.name, name, Text((assertion.reason or "")[:300]))
+        for raised in case.evaluator_failures:
+            wrong.add_row(case.name, f"{raised.name} failed", Text(raised.error_message[:300]))
+    for failure in report.failures:
+        wrong.add_row(failure.name, "the machine failed", Text(failure.error_message[:300]))
+    for raised in report.report_evaluator_failures:
+        wrong.add_row("all", f"{raised.name} failed", Text(raised.error_message[:300]))
+    return wrong
+
+
+def _runs(report: Report) -> Table:
+    """Returns what became of each problem that was to be solved."""
+    numbers = ("speedup", "over eager", "roofline", "candidates", "seconds", "USD")
+    shown = table("problems", "problem", "outcome", *numbers, right=numbers, wrap=("problem",))
+    for case in report.cases:
+        found, run = case.output, case.output.run
+        if run:
+            shown.add_row(
+                case.name,
+                outcome(found),
+                figures.speedup(found.against()),
+                figures.speedup(found.against(EAGER)),
+                figures.percent(found.roofline_fraction),
+                f"{run.accepted}/{run.candidates}",
+                f"{run.seconds:.0f}",
+                "unknown" if run.cost_usd is None else f"{run.cost_usd:.4f}",
+            )
+    shown.caption = "best kernel over best baseline, with the 95% interval; candidates: accepted / evaluated"
+    return shown
+
+
+def _named(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(columns, row, strict=True))
+
+
 def _tables(report: Report) -> list[TableResult]:
     return [analysis for analysis in report.analyses if isinstance(analysis, TableResult)]
+
+
+def _curves(tables: Sequence[TableResult]) -> RenderableType:
+    """Returns fast_p against each baseline side by side: count, n, share and its interval."""
+    names = [result.title for result in tables]
+    shown = table(f"{FAST_P}: right, honest and more than p times as fast", "p", *names, right=("p", *names))
+    for rows in zip(*(result.rows for result in tables), strict=True):
+        shown.add_row(f"{rows[0][0]:g}", *(_share(*row[1:]) for row in rows))
+    return shown
+
+
+def _share(count: Any, of: Any, share: Any, low: Any, high: Any) -> str:
+    said = f"{count} of {of}"
+    if share is not None:
+        said += f"  {share:4.0%}"
+    return said if low is None else f"{said} [{low:.0%}, {high:.0%}]"
 
 
 def _matrix(matrix: ConfusionMatrix) -> RenderableType:
@@ -77,5 +142,11 @@ def _matrix(matrix: ConfusionMatrix) -> RenderableType:
 def _rates(result: TableResult) -> RenderableType:
     shown = table(result.title, *result.columns, right=result.columns[1:])
     for row in result.rows:
-        shown.add_row(*(f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in row))
+        shown.add_row(*map(_cell, row))
     return shown
+
+
+def _cell(value: str | float | bool | None) -> str:
+    if value is None:
+        return figures.NOT_MEASURED
+    return f"{value:,.4f}" if isinstance(value, float) else str(value)

@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_evals.reporting import EvaluationReport
 
+from agentgen.errors import StoreUnavailable
 from agentgen.scoring.benches import Bench
 from agentgen.scoring.cases import About, Cases, Inputs
-from agentgen.scoring.hall import Hall, OnVerdict
+from agentgen.scoring.hall import SECONDS, Hall, OnFailure, OnVerdict, nothing
 from agentgen.scoring.journal import Journal
 from agentgen.scoring.verdicts import Verdict
 
@@ -24,6 +25,7 @@ def evaluate(
     benches: Sequence[Bench],
     journal: Journal,
     on_verdict: OnVerdict,
+    on_failure: OnFailure = nothing,
     *,
     repeat: int = 1,
     limit_s: float | None = None,
@@ -35,10 +37,11 @@ def evaluate(
         benches: Where, one case at a time at each. They are closed in the end.
         journal: Of what is finished already, and then of this.
         on_verdict: Told each verdict as it comes, in this thread.
+        on_failure: Told why a case has none, likewise.
         repeat: How often each case is done.
         limit_s: How long the judging of one kernel may take; None: as long as it does.
     """
-    hall = Hall(benches, cases, repeat, journal, on_verdict, limit_s)
+    hall = Hall(benches, cases, repeat, journal, on_verdict, on_failure, limit_s)
     try:
         report = cases.evaluate_sync(
             hall.judge, name=cases.name, task_name="evaluate", lifecycle=hall.visit, progress=False, repeat=repeat
@@ -46,23 +49,36 @@ def evaluate(
     finally:
         hall.close()
     for case in report.cases:
-        case.total_duration = case.task_duration  # the other is mostly the wait for a bench
+        # As it was measured at the bench, perhaps by a process that was killed; the rest is mostly the wait for one.
+        case.task_duration = case.total_duration = case.attributes.pop(SECONDS)
     machine = hall.machine.model_dump(mode="json") if hall.machine else None
     report.experiment_metadata = {**(report.experiment_metadata or {}), "machine": machine}
     return report
 
 
 def as_expected(report: Report) -> bool:
-    """Whether every case ran, and every assertion about it holds."""
-    return not report.failures and all(
-        assertion.value for case in report.cases for assertion in case.assertions.values()
-    )
+    """Whether every case ran, and every assertion about it holds.
+
+    Scores and labels are not asked: a dataset demands the assertions that it lists. With `Correct` an unsolved problem
+    is not as expected; a kernel that is no faster always is, for `Faster` is a score. An evaluator that raised (where
+    the verdict that is due is missing, say) is not as expected either: its assertion was never made.
+    """
+    raised = report.report_evaluator_failures or any(case.evaluator_failures for case in report.cases)
+    holds = all(assertion.value for case in report.cases for assertion in case.assertions.values())
+    return holds and not raised and not report.failures
 
 
 def save(report: Report, path: Path) -> None:
-    """Writes a report as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_ADAPTER.dump_json(report, indent=1) + b"\n")
+    """Writes a report as JSON.
+
+    Raises:
+        StoreUnavailable: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_ADAPTER.dump_json(report, indent=1) + b"\n")
+    except OSError as error:
+        raise StoreUnavailable(f"the report cannot be written to {path}: {error.strerror or error}") from error
 
 
 def read(path: Path) -> Report:

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from agentgen.errors import MachineFailure
+from agentgen.errors import JudgeDied, MachineFailure
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Machine
 from agentgen.records.trial import Depth, Trial
@@ -58,11 +58,19 @@ class Bench:
     its `hand`."""
 
     def __init__(
-        self, device: str, folder: Path, open_judge: OpenJudge, solve: SolveOne, at_end: OnDevice = nothing
+        self,
+        device: str,
+        folder: Path,
+        open_judge: OpenJudge,
+        solve: SolveOne,
+        at_end: OnDevice = nothing,
+        stop_solving: OnDevice = nothing,
     ) -> None:
-        """Takes a device, the folder that paths are relative to, and who does the work."""
+        """Takes a device, the folder that paths are relative to, and who does the work. `stop_solving` ends what
+        `solve` does on a device; another thread calls it."""
         self.device = device
         self._at_end = at_end
+        self._stop_solving = stop_solving
         self._stopped = False
         self._interrupted: Visitor | None = None
         self.hand = Hand(f"bench of {device}")
@@ -95,6 +103,8 @@ class Bench:
 
     def _done(self, visitor: Visitor) -> tuple[Verdict, Machine | None]:
         inputs = visitor.inputs
+        if self._ended(visitor):  # while it waited for another attempt
+            raise JudgeDied("the judge was stopped")
         if isinstance(inputs, Solve):
             self._leave_problem()
             return self._solve(self.device, visitor)
@@ -104,8 +114,9 @@ class Bench:
         return Verdict.of(trial), trial.machine
 
     def stop(self) -> None:
-        """Ends what the judge is doing, for good. For another thread."""
+        """Ends what is being done, for good. For another thread."""
         self._stopped = True
+        self._stop_solving(self.device)
         if judge := self._judge:
             judge.stop()
 

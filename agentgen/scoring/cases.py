@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from pydantic import ValidationError
+from pydantic import PositiveInt, ValidationError
 from pydantic_evals import Case, Dataset
 from yaml import YAMLError
 
@@ -19,7 +19,8 @@ from agentgen.records.candidate import Language
 from agentgen.records.problem import Arithmetic, DeviceType
 from agentgen.records.run import Caps, Effort, Strategy
 from agentgen.records.trial import Depth
-from agentgen.scoring.evaluators import EVALUATORS, REPORT_EVALUATORS
+from agentgen.scoring.evaluators import EVALUATORS
+from agentgen.scoring.summaries import REPORT_EVALUATORS
 from agentgen.scoring.verdicts import Verdict
 
 
@@ -46,9 +47,10 @@ class Solve(Record):
     arithmetic: Arithmetic | None = None
     languages: tuple[Language, ...] = ()
     models: tuple[str, ...] = ()
-    """Empty: those of the command line."""
+    """Those of the command line come before these, and these before those of the environment. A folder of a recording
+    or a mailbox is relative to the dataset's file too."""
     strategy: Strategy | None = None
-    rounds: int | None = None
+    rounds: PositiveInt | None = None
     effort: Effort = Effort.QUICK
     caps: Caps = Caps()
 
@@ -76,8 +78,12 @@ Cases: TypeAlias = Dataset[Inputs, Verdict, About]
 KernelCase: TypeAlias = Case[Subject, Verdict, About]
 
 
-def load(path: Path) -> Cases:
+def load(path: Path, root: Path | None = None) -> Cases:
     """Returns a dataset. Its paths stay as they are, so that a report of it names no machine's folders.
+
+    Args:
+        path: of the file.
+        root: what the paths in it are relative to; None: the file.
 
     Raises:
         BadInput: the file cannot be used; names it and says why.
@@ -90,12 +96,20 @@ def load(path: Path) -> Cases:
         raise BadInput(f"cannot read the dataset {path}: {getattr(error, 'strerror', None) or error}") from error
     except (ValidationError, ValueError, ExceptionGroup, YAMLError) as error:
         raise BadInput(f"{path} is no dataset of cases: {_reason(error)}") from error
-    files = [path.parent / case.inputs.kernel for case in kernels(found)]
-    problems = [path.parent / case.inputs.problem for case in found.cases if isinstance(case.inputs, Solve)]
+    root = path.parent if root is None else root
+    files = [root / case.inputs.kernel for case in kernels(found)]
+    problems = [root / case.inputs.problem for case in found.cases if isinstance(case.inputs, Solve)]
     missing = [str(one) for one in (*files, *problems) if not (one.is_file() or (one in problems and one.is_dir()))]
     if missing:
         raise BadInput(f"{path}: {missing[0]} is missing" + (f", and {len(missing) - 1} more" if missing[1:] else ""))
     return found
+
+
+def schema() -> dict[str, Any]:
+    """Returns the JSON schema of a dataset's file, with our evaluators among pydantic-evals' own, for editors."""
+    return Dataset[Inputs, Verdict, About].model_json_schema_with_evaluators(
+        custom_evaluator_types=EVALUATORS, custom_report_evaluator_types=REPORT_EVALUATORS
+    )
 
 
 def on_device(dataset: Cases, device: DeviceType) -> Cases:

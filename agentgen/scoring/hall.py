@@ -7,13 +7,14 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import partial
+from typing import Final
 
-from pydantic_evals import Case
+from pydantic_evals import Case, set_eval_attribute
 from pydantic_evals.lifecycle import CaseLifecycle
 from pydantic_evals.reporting import ReportCase, ReportCaseFailure
 
 from agentgen.errors import MachineFailure
-from agentgen.records.machine import Machine
 from agentgen.scoring.benches import CLOSE_S, Bench, Rota
 from agentgen.scoring.cases import About, Cases, Inputs, Subject
 from agentgen.scoring.journal import Found, Journal, Visitor
@@ -22,8 +23,16 @@ from agentgen.threads import end
 
 OnVerdict = Callable[[str, Verdict], None]
 """Told the name of a case and what became of it."""
+OnFailure = Callable[[str, Exception], None]
+"""Told the name of a case and why nothing became of it."""
+SECONDS: Final = "seconds"
+"""Attribute of a case: how long it had its bench."""
 _HERE: ContextVar[Visitor] = ContextVar("_HERE")
 """Which case a task is about: pydantic-evals tells it the inputs alone, and two goes at a case have the same."""
+
+
+def nothing(_name: str, _error: Exception) -> None:
+    """Is done."""
 
 
 class Hall:
@@ -37,12 +46,14 @@ class Hall:
         repeat: int,
         journal: Journal,
         on_verdict: OnVerdict,
+        on_failure: OnFailure = nothing,
         limit_s: float | None = None,
     ) -> None:
         """Takes what is to be judged, and where; `limit_s` is how long a kernel may have its bench."""
         self._benches = benches
         self._journal = journal
         self._on_verdict = on_verdict
+        self._on_failure = on_failure
         self._limit_s = limit_s
         goes = [
             journal.visitor(case.name or "", nth, case.inputs) for case in cases.cases for nth in range(1, repeat + 1)
@@ -53,7 +64,7 @@ class Hall:
         self._rota = Rota([visitor for visitor in goes if not journal.known(visitor)])
         self._seats: dict[Visitor, asyncio.Future[Bench]] = {}
         self._interrupted = False
-        self.machine: Machine | None = None
+        self.machine = next(iter(journal.machines), None)
 
     async def judge(self, _: Inputs) -> Verdict:
         """Returns the verdict on the case that has its bench, or that was judged before.
@@ -62,19 +73,13 @@ class Hall:
             MachineFailure: the machine failed, or is another than that of the other benches.
         """
         visitor = _HERE.get()
-        found = self._journal.known(visitor) or await self._found(visitor)
-        if found.machine:
-            self.machine = self.machine or found.machine
-            if found.machine.id != self.machine.id:
-                other = found.machine.device
-                raise MachineFailure(f"{visitor.name} was judged on another kind of machine ({other})")
-        if not self._journal.known(visitor):
-            self._journal.keep(visitor, found)
         try:
-            self._on_verdict(visitor.name, found.verdict)
-        except KeyboardInterrupt:
-            self._interrupted = True  # before this case gives its bench to the next
+            found = self._journal.known(visitor) or await self._found(visitor)
+        except Exception as error:
+            self._tell(partial(self._on_failure, visitor.name, error))
             raise
+        set_eval_attribute(SECONDS, found.seconds)
+        self._tell(partial(self._on_verdict, visitor.name, found.verdict))
         return found.verdict
 
     async def _found(self, visitor: Visitor) -> Found:
@@ -88,9 +93,22 @@ class Hall:
             bench.interrupt()
             await asyncio.wait([future])
             future.exception()  # whatever it is: it has been looked at
-            raise MachineFailure(f"no verdict within {limit_s:.0f} s")
+            raise MachineFailure(f"no verdict within {limit_s:g} s")
         verdict, machine = future.result()
-        return Found(verdict=verdict, machine=machine, seconds=time.monotonic() - begun)
+        if machine:
+            self.machine = self.machine or machine
+            if machine.id != self.machine.id:
+                raise MachineFailure(f"{visitor.name} was judged on another kind of machine ({machine.device})")
+        seconds = verdict.run.seconds if verdict.run else time.monotonic() - begun
+        self._journal.keep(visitor, found := Found(verdict=verdict, machine=machine, seconds=seconds))
+        return found
+
+    def _tell(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except KeyboardInterrupt:
+            self._interrupted = True  # before this case gives its bench to the next
+            raise
 
     def visit(self, case: Case[Inputs, Verdict, About]) -> CaseLifecycle[Inputs, Verdict, About]:
         """Returns what a case does before and after it is judged."""

@@ -14,6 +14,11 @@ class Rate:
     count: int
     of: int
 
+    @property
+    def share(self) -> float | None:
+        """None of nothing."""
+        return self.count / self.of if self.of else None
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Returns the exact interval of Clopper and Pearson (Biometrika 26, 1934): the rates under which a count as
         large, and as small, is no rarer than (1 - level) / 2. Of nothing, (0, 1)."""

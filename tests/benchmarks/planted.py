@@ -136,15 +136,16 @@ class Place:
         return "cpp" if self.device == "cpu" else "cuda"
 
     def write(self, *names: str) -> None:
-        """Writes the dataset with these cases, each with a kernel that is right and a problem of its own."""
+        """Writes the dataset with these cases, each with a kernel that is right; `failing` has a problem of its own."""
         text = HEAD
         for name in names:
+            problem = "broken" if name == "failing" else "problem"
             for file, content in (("reference.py", REFERENCE), ("problem.yaml", PROBLEM)):
-                path = self.folder / f"problem-{name}" / file
+                path = self.folder / problem / file
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(content)
             self.kernel(name)
-            text += f"- name: {name}\n  inputs: {{problem: problem-{name}, kernel: {self.language}/{name}.py}}\n"
+            text += f"- name: {name}\n  inputs: {{problem: {problem}, kernel: {self.language}/{name}.py}}\n"
             text += "  metadata: {devices: [cpu, cuda]}\n  expected_output: {accepted: true}\n"
         (self.folder / "planted.yaml").write_text(text)
 
@@ -155,6 +156,12 @@ class Place:
         path = self.folder / self.language / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(CRASHES + source if crashes else source)
+
+    def breaks(self) -> None:
+        """Has the judge of `failing` fail, whatever it is given to judge."""
+        (self.folder / "broken" / "reference.py").write_text(
+            REFERENCE + "\nraise RuntimeError('this machine is broken')\n"
+        )
 
     def evaluate(self, *options: str) -> Said:
         """Runs `agentgen eval` against the baseline."""
@@ -188,6 +195,7 @@ def main() -> None:
 
 
 def _all(place: Place, goes: str, repeats: int) -> list[tuple[str, Said]]:
+    """Returns what each evaluation said. Each of `goes` opens judges anew: seconds, and more of them on a GPU."""
     found: list[tuple[str, Said]] = []
 
     def step(name: str, *options: str) -> None:
@@ -207,7 +215,7 @@ def _all(place: Place, goes: str, repeats: int) -> list[tuple[str, Said]]:
     step("wrong", "--only", "wrong")
     place.kernel("crashing", crashes=True)
     step("crashing", "--only", "crashing")
-    (place.folder / "problem-failing" / "reference.py").write_text("raise RuntimeError('no such machine')\n")
+    place.breaks()
     step("failing", "--only", "failing")
     place.write(*CASES[:-1])
     step("removed", "--only", "steady", "--only", "removed")

@@ -25,7 +25,7 @@ def test_what_is_planted_is_caught_each_in_one_line(place: Place) -> None:
 
     place.kernel("wrong", wrong=True)
     place.kernel("crashing", crashes=True)
-    (place.folder / "problem-failing" / "reference.py").write_text("raise RuntimeError('this machine is broken')\n")
+    place.breaks()
     for name, begins, says in (
         ("wrong", "lost: wrong: Decision: PASSED -> WRONG_VALUES: ", "relative L2 error"),
         ("crashing", "lost: crashing: Decision: PASSED -> CRASHED: ", "SIGABRT"),

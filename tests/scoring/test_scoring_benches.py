@@ -15,10 +15,10 @@ from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Depth, Outcome, Trial
-from agentgen.scoring import batch
-from agentgen.scoring.benches import Rota
+from agentgen.scoring import batch, cases
+from agentgen.scoring.benches import Bench, Rota
 from agentgen.scoring.cases import Solve
-from agentgen.scoring.journal import Visitor
+from agentgen.scoring.journal import Journal, Visitor
 from agentgen.scoring.verdicts import Verdict
 
 PATIENCE_S = 20.0
@@ -213,3 +213,37 @@ def test_at_the_end_each_device_is_left_by_the_thread_that_judged_there(tmp_path
 
     evaluated(path, house, DEVICES, at_end=leave)
     assert left == {device: f"bench of {device}" for device in DEVICES}
+
+
+def test_a_kernel_that_takes_too_long_is_a_failure_and_the_next_has_a_new_judge(tmp_path: Path) -> None:
+    path = dataset(tmp_path, ("a", "hangs"), ("a", "# 1"), ("a", "# 2"))
+    house = House(meet=False)
+    report = evaluated(path, house, DEVICES[:1], limit_s=0.3)
+    assert [failure.name for failure in report.failures] == ["k0"]
+    assert "no verdict within" in report.failures[0].error_message
+    assert [case.name for case in report.cases] == ["k1", "k2"]
+    assert house.opened["cuda:0"] == ["a", "a"]
+
+
+def test_a_search_is_stopped_with_its_bench(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    path = tmp_path / "two.yaml"
+    path.write_text("name: two\ncases: [{name: a, inputs: {problem: p}}, {name: b, inputs: {problem: p}}]")
+    stopped, begun = threading.Event(), list[str]()
+
+    def solve(_device: str, visitor: Visitor) -> tuple[Verdict, None]:
+        begun.append(visitor.name)
+        if visitor.name == "b":
+            assert stopped.wait(PATIENCE_S), "nobody stopped it"
+            raise JudgeDied("it was stopped")
+        return Verdict(accepted=False), None
+
+    def interrupt(_name: str, _verdict: Verdict) -> None:
+        raise KeyboardInterrupt
+
+    cases_of, benches = cases.load(path), list[Bench]()
+    for device in DEVICES:
+        benches.append(Bench(device, tmp_path, House(), solve, stop_solving=lambda _device: stopped.set()))
+    with pytest.raises(KeyboardInterrupt):
+        batch.evaluate(cases_of, benches, Journal(tmp_path / "j.jsonl", tmp_path), interrupt)
+    assert sorted(begun) == ["a", "b"], "and none is begun again"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from agentgen.scoring import batch, cases
 from agentgen.scoring.benches import Bench, OnDevice, OpenJudge, SolveOne, nothing
-from agentgen.scoring.hall import OnVerdict
+from agentgen.scoring.hall import OnFailure, OnVerdict
+from agentgen.scoring.hall import nothing as untold
 from agentgen.scoring.journal import Journal, Visitor
 from agentgen.scoring.verdicts import Verdict
 
@@ -28,6 +29,7 @@ def evaluated(
     *,
     solve: SolveOne = nobody,
     on_verdict: OnVerdict = ignore,
+    on_failure: OnFailure = untold,
     at_end: OnDevice = nothing,
     repeat: int = 1,
     limit_s: float | None = None,
@@ -35,4 +37,4 @@ def evaluated(
     """Returns the report of a dataset; the journal lies beside it and is left there."""
     benches = [Bench(device, path.parent, open_judge, solve, at_end) for device in devices]
     journal = Journal(path.with_suffix(".jsonl"), path.parent)
-    return batch.evaluate(cases.load(path), benches, journal, on_verdict, repeat=repeat, limit_s=limit_s)
+    return batch.evaluate(cases.load(path), benches, journal, on_verdict, on_failure, repeat=repeat, limit_s=limit_s)

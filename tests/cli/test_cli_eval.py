@@ -1,0 +1,111 @@
+"""What `agentgen eval` refuses before anything is judged, and what a fault of its surroundings ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_program import Ended, agentgen_program
+
+from agentgen.records.run import RunStatus
+from agentgen.store.ledger import open_ledger
+
+REFERENCE = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.exp()
+
+
+def get_inputs():
+    return [torch.rand(64, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+DATASET = """
+name: one
+evaluators: [Decision]
+cases:
+- name: exp/solved
+  inputs: {problem: exp.py, languages: [cpp], models: ['mailbox:box'], rounds: 1}
+  metadata: {devices: [cpu]}
+  expected_output: {accepted: true}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A problem from outside, and a dataset of it in another folder."""
+    (tmp_path / "exp.py").write_text(REFERENCE)
+    (tmp_path / "sets").mkdir()
+    (tmp_path / "sets" / "one.yaml").write_text(DATASET)
+    return tmp_path
+
+
+def evaluate(folder: Path, *options: str, model: str = "") -> Ended:
+    arguments = ("eval", "sets/one.yaml", "--device", "cpu", "--json", *options)
+    return agentgen_program(*arguments, folder=folder, environment={"AGENTGEN_MODEL": model})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--root", ".", "--repeat", "0"), "--repeat is at least 1"),
+        (("--root", ".", "--limit-minutes", "0"), "--limit-minutes more than 0"),
+        (("--root", ".", "--limit-minutes", "nan"), "--limit-minutes more than 0"),
+        (("--root", ".", "--only", "nothing"), "has no such case that a cpu could decide"),
+        (("--root", ".", "--model", "gpt-none"), "no server for the model gpt-none"),
+        (("--root", "nowhere"), "nowhere/exp.py is missing"),
+        ((), "exp.py is missing"),
+    ],
+)
+def test_what_cannot_begin_is_one_line_and_leaves_nothing(folder: Path, options: tuple[str, ...], said: str) -> None:
+    ended = evaluate(folder, *options)
+    assert (ended.code, ended.answer["exit_code"]) == (2, 2), ended.stderr
+    assert said in ended.answer["error"]
+    assert not list(folder.rglob("*.jsonl"))
+
+
+def test_a_problem_that_is_none_is_refused_before_anything_is_judged(folder: Path) -> None:
+    (folder / "exp.py").write_text("class Model: ...")
+    ended = evaluate(folder, "--root", ".")
+    assert (ended.code, "get_inputs" in ended.answer["error"]) == (2, True), ended.stderr
+
+
+@pytest.mark.slow
+def test_a_problem_of_a_checkout_is_looked_at_and_waits_for_its_answers(folder: Path) -> None:
+    ended = evaluate(folder, "--root", ".", model="gpt-none")
+    assert ended.code == 75, ended.stderr  # the case says who is asked
+    assert "is waiting for 1 answer in" in ended.answer["failures"]["exp/solved"]
+    assert len(list((folder / "box").glob("ideas-*.request.md"))) == 1, "relative to the root, as all paths"
+    again = evaluate(folder, "--root", ".", model="gpt-none")
+    assert (again.code, "0 of 1 finished, 1 searches begun" in again.stderr) == (75, True)
+    other = evaluate(folder, "--root", ".", "--repeat", "2")
+    assert (other.code, "searches begun" in other.stderr) == (75, False), "other settings are another evaluation"
+
+
+@pytest.mark.slow
+def test_a_problem_that_cannot_be_judged_is_a_failure_of_its_case(folder: Path) -> None:
+    (folder / "exp.py").write_text(REFERENCE.replace("x.exp()", "x * 0"))
+    ended = evaluate(folder, "--root", ".")
+    assert ended.code == 1
+    assert "zeros passes every value family" in ended.answer["failures"]["exp/solved"]
+    assert not list(folder.rglob("eval-*.jsonl")), "it fails the next time as well"
+
+
+@pytest.mark.slow
+def test_a_search_that_may_not_take_longer_asks_nobody_and_is_unsolved(folder: Path) -> None:
+    ended = evaluate(folder, "--root", ".", "--limit-minutes", "0.001")
+    assert ended.code == 1, ended.stderr
+    assert ended.answer["failures"] == {}
+    (case,) = ended.answer["cases"].values()
+    assert (case["outcome"], case["reasons"]) == (None, ["no candidate was evaluated"])
+    assert not (folder / "box").exists()
+    with open_ledger(f"sqlite:///{folder / 'results' / 'agentgen.db'}") as ledger:
+        (run,) = ledger.runs()
+    assert (run.status, run.caps.minutes) == (RunStatus.STOPPED, 0.001)
