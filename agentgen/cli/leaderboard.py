@@ -57,7 +57,7 @@ def show(*, by: By = None, markdown: Markdown = False, json: Json = False) -> in
     if markdown:
         sys.stdout.write(models_markdown(standings) if by else boards_markdown(found, Path.cwd()))
     else:
-        console.print(model_table(standings) if by else board_tables(found))
+        console.print(model_table(standings) if by else board_tables(found, console.width))
     for line in broken:
         console.print(f"left out: {plain(line)}", style="red", soft_wrap=True)
     if json:

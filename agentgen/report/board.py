@@ -21,6 +21,13 @@ from agentgen.store.entries import Kept
 _IDEA = 160
 """Characters of an idea's title in Markdown."""
 _NUMBERS = ("median", "speedup", "over eager", "worst shape", "roofline")
+_WIDE = (("rank", "kernel", "language", *_NUMBERS, "accuracy"),)
+_NARROW = (
+    ("rank", "kernel", "language", "median", "speedup", "roofline"),
+    ("kernel", "over eager", "worst shape", "accuracy"),
+)
+_ROOMY = 120
+"""Below so many characters the figures of an entry get two tables."""
 _STYLES = {Finding.SAME: "green", Finding.FASTER: "green", Finding.SLOWER: "red", Finding.WRONG: "bold red"}
 _CAPTION = (
     "speedup over the best baseline and over eager torch, each with its 95% interval; ranked by the lower end of the "
@@ -30,24 +37,29 @@ _CAPTION = (
 )
 
 
-def board_tables(boards: Sequence[Board]) -> RenderableType:
-    """Returns all boards: two tables each, figures, and whose they are."""
+def board_tables(boards: Sequence[Board], width: int) -> RenderableType:
+    """Returns all boards: tables of figures, and of whose they are.
+
+    Args:
+        boards: in their order.
+        width: of the screen, in characters.
+    """
     parts: list[RenderableType] = []
     for board in boards:
-        numbers = table(heading(board), "rank", "kernel", "language", *_NUMBERS, "accuracy", right=("rank", *_NUMBERS))
+        for title, heads in zip((heading(board), None), _WIDE if width >= _ROOMY else _NARROW, strict=False):
+            shown = table(title, *heads, right=("rank", *_NUMBERS), wrap=("speedup", "over eager", "worst shape"))
+            for place in board.places:
+                cells = _cells(place)
+                shown.add_row(*(cells[head] for head in heads))
+            parts.append(shown)
         words = table(None, "kernel", "idea", "model", "certified", "reverified", wrap=("idea", "model"))
         for place in board.places:
             entry = place.entry
-            numbers.add_row(*_cells(place))
-            words.add_row(
-                entry.id[:SHORT_ID],
-                Text(plain(_idea(place)), no_wrap=True, overflow="ellipsis"),
-                Text(plain(entry.origin.model)),
-                f"{entry.origin.certified:%Y-%m-%d}",
-                _reverified(place.kept),
-            )
+            idea = Text(plain(_idea(place)), no_wrap=True, overflow="ellipsis")
+            model, day = Text(plain(entry.origin.model)), f"{entry.origin.certified:%Y-%m-%d}"
+            words.add_row(entry.id[:SHORT_ID], idea, model, day, _reverified(place.kept))
         notes = [Text(note, style="dim") for note in _notes(board, boards)]
-        parts += [numbers, words, *notes, Text()]
+        parts += [words, *notes, Text()]
     return Group(*parts, Text(_CAPTION, style="dim")) if parts else Text("no entries: agentgen leaderboard add RUN")
 
 
@@ -74,11 +86,12 @@ def boards_markdown(boards: Sequence[Board], base: Path) -> str:
         parts += [f"### {markdown(heading(board))}", ""]
         rows: list[tuple[str, ...]] = []
         for place in board.places:
-            rank, kernel, language, *numbers = (markdown(str(cell)) for cell in _cells(place))
-            entry, again = place.entry, _reverified(place.kept).plain
-            words = markdown(_idea(place), _IDEA), markdown(entry.origin.model)
-            days = f"{entry.origin.certified:%Y-%m-%d}", again
-            rows.append((rank, _link(kernel, place.kept.folder, base), language, *words, *numbers, *days))
+            entry, cells = place.entry, {head: markdown(cell) for head, cell in _cells(place).items()}
+            cells["kernel"] = _link(cells["kernel"], place.kept.folder, base)
+            cells["idea"], cells["model"] = markdown(_idea(place), _IDEA), markdown(entry.origin.model)
+            cells["certified"] = f"{entry.origin.certified:%Y-%m-%d}"
+            cells["reverified"] = _reverified(place.kept).plain
+            rows.append(tuple(cells[head] for head in heads))
         parts += [*_markdown_table(heads, rows), ""]
         parts += [f"{markdown(note)}\n" for note in _notes(board, boards)]
     return "\n".join([*parts, f"{_CAPTION[0].upper()}{_CAPTION[1:]}.", ""]) if parts else "No entries.\n"
@@ -130,20 +143,21 @@ def heading(board: Board) -> str:
     return plain(f"{board.problem} in {board.arithmetic} on {machine.device} ({machine.cores} {cores}, {versions})")
 
 
-def _cells(place: Place) -> tuple[str, ...]:
+def _cells(place: Place) -> dict[str, str]:
+    """Returns the figures of an entry by the heads of their columns."""
     entry = place.entry
     trial, near = entry.trial, entry.trial.worst_neighbour
-    return (
-        f"{place.rank}{'=' if place.tied else ''}",
-        entry.id[:SHORT_ID],
-        entry.candidate.language.value,
-        figures.time(trial.timing.median_us if trial.timing else None),
-        figures.speedup(trial.speedup),
-        figures.speedup(entry.over_eager),
-        plain(f"{near.speedup.ratio:.2f}× {near.workload}") if near else figures.NOT_MEASURED,
-        figures.percent(trial.roofline_fraction),
-        trial.accuracy_class.value if trial.accuracy_class else "none",
-    )
+    return {
+        "rank": f"{place.rank}{'=' if place.tied else ''}",
+        "kernel": entry.id[:SHORT_ID],
+        "language": entry.candidate.language.value,
+        "median": figures.time(trial.timing.median_us if trial.timing else None),
+        "speedup": figures.speedup(trial.speedup),
+        "over eager": figures.speedup(entry.over_eager),
+        "worst shape": plain(f"{near.speedup.ratio:.2f}× {near.workload}") if near else figures.NOT_MEASURED,
+        "roofline": figures.percent(trial.roofline_fraction),
+        "accuracy": trial.accuracy_class.value if trial.accuracy_class else "none",
+    }
 
 
 def _notes(board: Board, boards: Sequence[Board]) -> list[str]:

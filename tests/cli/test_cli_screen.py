@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from rich.live import Live
 from rich.text import Text
 
 from agentgen.cli.screen import screen
@@ -29,3 +30,15 @@ def test_rich_itself_may_colour_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(console, "file", out := io.StringIO())
     console.print(Text("red \x1b[2J", style="red"))
     assert out.getvalue() == "\x1b[31mred \\x1b[2J\x1b[0m\n"
+
+
+def test_a_live_display_is_no_way_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console = screen()
+    monkeypatch.setattr(console, "file", out := io.StringIO())
+    with Live(Text("\x1b]0;title\u202e"), console=console, auto_refresh=False):
+        pass
+    assert "\\x1b]0;title\\u202e" in out.getvalue()
+    assert "\x1b]" not in out.getvalue()
+    assert "\u202e" not in out.getvalue()

@@ -64,7 +64,7 @@ def forged(kept: Kept, to: Path, trial: Trial, candidate: Candidate | None = Non
     chain = (kept.entry.chain[0].model_copy(update={"candidate": of.id}),)
     fields = {name: getattr(kept.entry, name) for name in Entry.model_fields}
     new = trial.model_copy(update={"candidate": of.id})
-    return entries.add(Entry(**{**fields, "candidate": of, "trial": new, "chain": chain}), to)
+    return entries.add(Entry.model_validate({**fields, "candidate": of, "trial": new, "chain": chain}), to)
 
 
 @pytest.mark.slow

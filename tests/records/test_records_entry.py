@@ -43,4 +43,4 @@ def test_the_speedup_over_eager_is_found_wherever_it_stands() -> None:
 def test_what_contradicts_itself_is_no_entry(change: dict[str, object], words: str) -> None:
     fields = {name: getattr(entry(), name) for name in Entry.model_fields}
     with pytest.raises(ValidationError, match=words):
-        Entry(**{**fields, **change})
+        Entry.model_validate({**fields, **change})

@@ -47,7 +47,7 @@ def found() -> tuple[Board, ...]:
 
 
 def test_people_see_all_that_is_known_of_an_entry(found: tuple[Board, ...]) -> None:
-    lines = shown(board_tables(found)).splitlines()
+    lines = shown(board_tables(found, 160)).splitlines()
     assert lines[0].split("  ")[0] == "relu in fp32 on NVIDIA H200 (132 multiprocessors, torch 2.11.0, triton 3.6.0)"
     first = found[0].places[0].entry.id[:8]
     figures, words = (line.split() for line in lines if first in line)
@@ -58,13 +58,18 @@ def test_people_see_all_that_is_known_of_an_entry(found: tuple[Board, ...]) -> N
     assert any(line.startswith("softmax in fp32") for line in lines)
 
 
-@pytest.mark.parametrize("width", [40, 80, 120, 200])
-def test_no_line_is_wider_than_the_screen(found: tuple[Board, ...], width: int) -> None:
-    assert all(len(line) <= width for line in shown(board_tables(found), width).splitlines())
+@pytest.mark.parametrize("width", [40, 80, 119, 120, 200])
+def test_no_line_is_wider_than_the_screen_and_no_figure_lost(found: tuple[Board, ...], width: int) -> None:
+    text = shown(board_tables(found, width), width)
+    assert all(len(line) <= width for line in text.splitlines())
+    if width >= 80:
+        assert all(
+            figure in text for figure in ("50.00 µs", "4.00× [3.96, 4.04]", "6.00× [5.94, 6.06]", "0.50× odd sizes")
+        )
 
 
 def test_no_entries_say_how_to_get_one() -> None:
-    assert "agentgen leaderboard add RUN" in shown(board_tables(()))
+    assert "agentgen leaderboard add RUN" in shown(board_tables((), 80))
     assert boards_markdown((), BASE) == "No entries.\n"
     assert board_json(()) == models_json(()) == []
 
@@ -73,7 +78,7 @@ def test_ties_and_what_boards_do_not_tell_apart_are_said() -> None:
     newer = MACHINE.model_copy(update={"driver": "590.1"})
     other = MACHINE.model_copy(update={"torch": "2.12.0"})
     entries = [entry("a"), entry("b", machine=newer), entry("c", machine=other)]
-    text = shown(board_tables(boards(Kept(BASE / one.place, one) for one in entries)))
+    text = shown(board_tables(boards(Kept(BASE / one.place, one) for one in entries), 160))
     assert text.count(" 1=  ") == 2
     assert text.count("certified under 580.159.04 and 590.1 (driver): not told apart here") == 1
     assert text.count("have a board of their own") == 2
@@ -128,7 +133,7 @@ def test_words_of_others_do_nothing() -> None:
     hostile = entry("a", model=HOSTILE, title=HOSTILE, machine=MACHINE.model_copy(update={"device": HOSTILE}))
     found = boards([Kept(BASE / hostile.place, hostile)])
     standings = by_model(found)
-    seen = shown(board_tables(found)), shown(model_table(standings))
+    seen = shown(board_tables(found, 160)), shown(model_table(standings))
     written = boards_markdown(found, BASE), models_markdown(standings)
     for text in (*seen, *written):
         assert "\\x1b[2J\\u202e" in text.replace("\\\\", "\\").replace("\\[", "[")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ def _huge(file: Path) -> None:
         opened.truncate(entries.LARGEST + 1)
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "source touched": (lambda home: (home / "kernel.py").write_text("x = 1\n"), r"the source is another one"),
     "line ends": (
         lambda home: (home / "kernel.py").write_bytes(SOURCE.replace("\r\n", "\n").encode()),
