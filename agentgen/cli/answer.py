@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from agentgen.report.plain import HARMFUL
+
 
 def wants_json(arguments: Sequence[str]) -> bool:
     """Returns whether a command line asks for JSON, also one that cannot be taken apart."""
@@ -17,8 +19,9 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 def answer(value: Mapping[str, object]) -> None:
     """Writes the answer of a command. Not-a-number and infinity, which JSON has not, become null."""
-    json.dump(_finite(value), sys.stdout, allow_nan=False, ensure_ascii=False, indent=2)
-    sys.stdout.write("\n")
+    text = json.dumps(_finite(value), allow_nan=False, ensure_ascii=False, indent=2)
+    # Texts of models and kernels are in it, and a terminal may be what reads it.
+    sys.stdout.write(HARMFUL.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
     sys.stdout.flush()
 
 

@@ -15,7 +15,7 @@ from agentgen.errors import BadInput
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
-from agentgen.records.trial import Depth
+from agentgen.records.trial import Depth, Trial
 from agentgen.report.trial import findings, trial_json
 from agentgen.workers.devices import find_device
 
@@ -56,6 +56,15 @@ class Subject:
     arithmetic: Arithmetic
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found of a kernel."""
+
+    trial: Trial
+    workload: str
+    """The one that was timed."""
+
+
 def evaluate(asked: Asked, *, as_json: bool) -> int:
     """Judges a kernel, shows what was found, and returns the exit code.
 
@@ -83,6 +92,14 @@ def _subject(asked: Asked) -> Subject:
 
 def decide(subject: Subject, asked: Asked, *, as_json: bool) -> int:
     """Judges a kernel as deep as is asked, shows what was found, and returns the exit code."""
+    trial = judged(subject, asked).trial
+    if as_json:
+        answer({**trial_json(trial), "language": subject.candidate.language.value, "device": subject.device})
+    return 0 if trial.accepted else REJECTED
+
+
+def judged(subject: Subject, asked: Asked) -> Judged:
+    """Judges a kernel as deep as is asked, with a judge of its own, and shows what was found."""
     console = screen()
     problem, candidate, device = subject.problem, subject.candidate, subject.device
     arithmetic = subject.arithmetic
@@ -97,9 +114,7 @@ def decide(subject: Subject, asked: Asked, *, as_json: bool) -> int:
             console.print(f"timed at workload {workload!r}: the device has too little memory for main")
         trial = judge.evaluate(candidate, on_stage, timing=asked.timing, depth=asked.depth)
     console.print(findings(trial, all_accuracy=asked.effort is Effort.FULL, explanations=asked.explanations))
-    if as_json:
-        answer({**trial_json(trial), "language": candidate.language.value, "device": device})
-    return 0 if trial.accepted else REJECTED
+    return Judged(trial, workload)
 
 
 def guess(source: str) -> Language | None:

@@ -1,8 +1,9 @@
 """`agentgen`: takes the command line apart, and turns every way a command can end into an exit code.
 
     0    done, or stopped by a cap of the run; verify, bench, reverify: the kernel was accepted
-    1    verify, bench, reverify: the kernel was rejected; eval: a verdict was not the one that is due;
-         failures shrink: nothing smaller fails the same way
+    1    verify, bench, reverify, leaderboard add: the kernel was rejected; reverify of an entry: or is slower than it
+         was; leaderboard: an entry is broken; eval: a verdict was not the one that is due; failures shrink: nothing
+         smaller fails the same way
     2    bad usage, or a machine, store or model that cannot be used: one line says what and what to do
     70   a fault in agentgen itself: the only case with a traceback
     75   a run waits for answers in its mailbox, or for its device; eval: nothing but such answers is missing
@@ -28,6 +29,7 @@ from cyclopts import App, CycloptsError
 from agentgen import __version__
 from agentgen.cli.answer import answer, wants_json
 from agentgen.errors import AgentgenError
+from agentgen.report.plain import harmless
 
 INTERRUPTED = 130
 BUG = 70
@@ -66,7 +68,10 @@ app.command(
     "agentgen.cli.reverify:reverify",
     name="reverify",
     help="Certify one kernel: memory and race checkers, 100 draws, a second measurement.",
-    usage="Usage: agentgen reverify (RUN | (PROBLEM | --reference FILE) CANDIDATE) [OPTIONS]",
+    usage="Usage: agentgen reverify (ENTRY | RUN | (PROBLEM | --reference FILE) CANDIDATE) [OPTIONS]",
+)
+app.command(
+    "agentgen.cli.leaderboard:app", name="leaderboard", help="Show the certified kernels, or enter one of a run."
 )
 app.command(
     "agentgen.cli.eval:evaluate",
@@ -110,7 +115,7 @@ def _with_notes(message: str, error: BaseException) -> str:
 
 
 def _fail(message: str, exit_code: int, *, as_json: bool) -> int:
-    line = " ".join(message.split())
+    line = " ".join(harmless(message).split())
     sys.stderr.write(f"agentgen: {line}\n")
     if as_json:
         answer({"error": line, "exit_code": exit_code})

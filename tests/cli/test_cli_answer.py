@@ -22,3 +22,12 @@ def test_what_json_has_not_becomes_null(capsys: pytest.CaptureFixture[str]) -> N
 )
 def test_json_is_asked_for_before_the_double_dash(line: str, wanted: bool) -> None:
     assert wants_json(line.split()) is wanted
+
+
+def test_no_text_in_it_controls_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"idea": "\x1b[2J\x9b5m\u202e\u2028\U000e0041 µ 日本"}
+    answer(value)
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == value
+    assert not set("\x1b\x9b\u202e\u2028\U000e0041") & set(printed)
+    assert "µ 日本" in printed

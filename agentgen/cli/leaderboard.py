@@ -1,0 +1,134 @@
+"""`agentgen leaderboard`: who stands where, and how a kernel gets there."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from agentgen import __version__, config, wiring
+from agentgen.cli.answer import answer
+from agentgen.cli.checkout import commit
+from agentgen.cli.kernel import REJECTED, Judged, Subject, judged
+from agentgen.cli.options import Device, Json, Sandbox
+from agentgen.cli.reverify import certificate, require_unchanged, subject_of
+from agentgen.cli.screen import screen
+from agentgen.config import Layer
+from agentgen.errors import BadInput
+from agentgen.records.candidate import Candidate
+from agentgen.records.entry import Entry, Origin, Step
+from agentgen.records.run import Run
+from agentgen.report.board import (
+    board_json,
+    board_tables,
+    boards_markdown,
+    model_table,
+    models_json,
+    models_markdown,
+)
+from agentgen.report.plain import plain
+from agentgen.report.standings import boards, by_model
+from agentgen.report.trial import trial_json
+from agentgen.search.chain import author, chain
+from agentgen.search.tree import Tree
+from agentgen.store import entries
+from agentgen.store.ledger import Ledger
+
+By = Annotated[Literal["model"] | None, Parameter(show_default=False, help="Count by who wrote the kernels instead.")]
+Markdown = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Print the tables on stdout, in GitHub's Markdown.")
+]
+
+app = App(name="leaderboard")
+
+
+@app.default
+def show(*, by: By = None, markdown: Markdown = False, json: Json = False) -> int:
+    """Show the certified kernels of all problems. Ends with 1 where an entry could not be used."""
+    if markdown and json:
+        raise BadInput("give --markdown or --json: stdout has room for one")
+    kept, broken = entries.read_all(entries.root(config.here(Layer()).results))
+    found = boards(kept)
+    standings = by_model(found)
+    console = screen()
+    if markdown:
+        sys.stdout.write(models_markdown(standings) if by else boards_markdown(found, Path.cwd()))
+    else:
+        console.print(model_table(standings) if by else board_tables(found, console.width))
+    for line in broken:
+        console.print(f"left out: {plain(line)}", style="red", soft_wrap=True)
+    if json:
+        listed = {"models": models_json(standings)} if by else {"entries": board_json(found)}
+        answer({**listed, "broken": list(broken)})
+    return REJECTED if broken else 0
+
+
+@app.command
+def add(
+    run: str, candidate: str | None = None, /, *, device: Device = None, sandbox: Sandbox = None, json: Json = False
+) -> int:
+    """Certify a kernel of a run, and enter it where it passes. Ends with 1 where it does not.
+
+    Args:
+        run: Id of a run, `latest`, or a run's folder.
+        candidate: Beginning of a kernel's id. [default: the best one of the run]
+    """
+    layer = Layer(device=device, sandbox=sandbox)
+    subject, found = subject_of(run, candidate, layer)
+    require_unchanged(subject.problem, layer)
+    settings = config.here(layer)
+    with wiring.ledger(settings) as ledger:
+        way = _way(ledger, found, subject.candidate)
+    result = judged(subject, certificate(layer))
+    why = _hindrance(subject, result)
+    folder = None if why else entries.add(_entry(subject, found, way, result), entries.root(settings.results))
+    screen().print(f"entered: {folder}" if folder else f"not entered: {plain(str(why))}", soft_wrap=True)
+    if json:
+        entered = {"entry": str(folder) if folder else None, "why": why, "run": found.id}
+        answer({**entered, **trial_json(result.trial), "device": subject.device})
+    return REJECTED if why else 0
+
+
+def _way(ledger: Ledger, run: Run, candidate: Candidate) -> tuple[Step, ...]:
+    """Returns the way from the reference to a kernel.
+
+    Raises:
+        BadInput: no reply in the ledger holds its source: it is not from the search.
+    """
+    tree, exchanges = Tree.read(ledger, run), ledger.exchanges(run.id)
+    node = tree.node(candidate.id)
+    if node is None or author(candidate, exchanges) is None:
+        raise BadInput(f"no model's reply in run {run.id} holds {candidate.id}: only the search enters kernels")
+    return chain(tree, node, exchanges)
+
+
+def _hindrance(subject: Subject, result: Judged) -> str | None:
+    """Returns why a kernel cannot be entered; None where it can."""
+    trial = result.trial
+    if not trial.accepted:
+        return f"{trial.outcome.value}: {trial.reasons[0]}"
+    if trial.timing is None or trial.speedup is None:
+        return "it is accepted, but could not be timed against a baseline here"
+    if result.workload != subject.problem.main.name:
+        return f"it was timed at {result.workload}, and the leaderboard is about {subject.problem.main.name}"
+    return None
+
+
+def _entry(subject: Subject, run: Run, way: tuple[Step, ...], result: Judged) -> Entry:
+    """Returns the entry of a certified kernel."""
+    here, model = commit(), way[-1].written_by
+    assert model  # else it has no way
+    origin = Origin(
+        run=run.id,
+        begun=run.created,
+        model=model,
+        machine=run.target.machine if run.target else None,
+        certified=datetime.now(UTC),
+        agentgen=__version__,
+        commit=str(here["id"]) if here else None,
+        changed=bool(here and here["changed"]),
+    )
+    return Entry(problem=subject.problem, candidate=subject.candidate, trial=result.trial, chain=way, origin=origin)

@@ -1,0 +1,170 @@
+"""`agentgen leaderboard`, and what `reverify` and `leaderboard add` refuse before any judge starts."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from entry_records import MACHINE, REFERENCE, again, entry, problem
+
+from agentgen.cli.main import run
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.chat import ChatReply, ChatRequest, Role
+from agentgen.records.entry import Entry
+from agentgen.records.run import Plan, Run
+from agentgen.store import entries
+from agentgen.store.ledger import open_ledger
+
+CPU = MACHINE.model_copy(update={"device_type": "cpu", "device": "AMD EPYC", "cores": 2, "triton": None})
+DEFINITION = "title: Another title\narithmetic: fp32\nworkloads: [{name: main}]\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the problem of the entries, to run commands in, on a machine without a GPU."""
+    for name in ("AGENTGEN_STORE", "AGENTGEN_MODEL", "AGENTGEN_BASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AGENTGEN_PROBLEMS", str(tmp_path / "problems"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "problems" / "relu"
+    folder.mkdir(parents=True)
+    (folder / "problem.yaml").write_text(DEFINITION)
+    (folder / "reference.py").write_text(REFERENCE)
+    return tmp_path
+
+
+def enter(home: Path, one: Entry) -> Path:
+    return entries.add(one, entries.root(home / "results"))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Returns the one line of a command that cannot be done."""
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return said.splitlines()[-1]
+
+
+def test_the_leaderboard_is_shown_to_people_and_programs(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = enter(home, entry("a = 1\n", 4.0))
+    enter(home, entry("b = 1\n", 2.0))
+    entries.note(folder, again())
+    assert run(["leaderboard", "--json"]) == 0
+    said = capsys.readouterr()
+    answer = json.loads(said.out)
+    assert answer["broken"] == []
+    assert [(one["rank"], one["median_us"]) for one in answer["entries"]] == [(1, 50.0), (2, 100.0)]
+    assert answer["entries"][0]["entry"] == str(folder)
+    assert "relu in fp32 on NVIDIA H200" in said.err
+    assert "2026-11-22: same" in said.err
+    assert run(["leaderboard", "--by", "model", "--json"]) == 0
+    assert [one["entries"] for one in json.loads(capsys.readouterr().out)["models"]] == [2]
+
+
+def test_markdown_goes_to_stdout_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = enter(home, entry())
+    assert run(["leaderboard", "--markdown"]) == 0
+    said = capsys.readouterr()
+    assert f"]({folder.relative_to(home)})" in said.out
+    assert said.err == ""
+    assert run(["leaderboard", "--markdown", "--by", "model"]) == 0
+    assert "| gpt-oss-120b | 1 | 1 | 1 |" in capsys.readouterr().out
+    assert "stdout has room for one" in refused(capsys, "leaderboard", "--markdown", "--json")
+
+
+def test_an_empty_leaderboard_is_none_that_is_broken(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["leaderboard", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"entries": [], "broken": []}
+
+
+def test_a_broken_entry_is_said_and_the_others_shown(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    enter(home, entry("a = 1\n"))
+    broken = enter(home, entry("b = 1\n"))
+    about = json.loads((broken / "entry.json").read_text())
+    (broken / "entry.json").write_text(json.dumps({**about, "\x1b[2J\u202e\nx": 1}))
+    for options in ([], ["--json"], ["--markdown"]):
+        assert run(["leaderboard", *options]) == 1
+        said = capsys.readouterr()
+        (line,) = (line for line in said.err.splitlines() if "left out: " in line)
+        assert line == f"left out: {broken}/entry.json: \\x1b[2J\\u202e x: Extra inputs are not permitted"
+        assert not {"\x1b", "\u202e"} & set(said.err + said.out)
+        if options == ["--json"]:
+            answer = json.loads(said.out)
+            assert len(answer["entries"]) == len(answer["broken"]) == 1
+            assert "\x1b[2J\u202e" in answer["broken"][0]
+
+
+# ---- reverify ENTRY --------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_needs_its_device(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(enter(home, entry()))
+    assert "no device cuda:0 on this machine" in refused(capsys, "reverify", folder)
+    assert "one for NVIDIA H200: it cannot be judged on cpu" in refused(capsys, "reverify", folder, "--device", "cpu")
+    assert not list(home.glob("results/kernels/**/reverified.jsonl"))
+
+
+def test_an_entry_of_a_problem_that_changed_cannot_be_compared(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(enter(home, entry(machine=CPU)))
+    (home / "problems" / "relu" / "reference.py").write_text(REFERENCE + "# easier\n")
+    assert "the problem relu is another one in the catalog (reference differ)" in refused(capsys, "reverify", folder)
+    unknown = str(enter(home, entry(machine=CPU, of=problem("gone"))))
+    assert "no problem is called 'gone'" in refused(capsys, "reverify", unknown)
+
+
+def test_an_entry_says_itself_what_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = enter(home, entry(machine=CPU))
+    for option in (("--language", "cuda"), ("--arithmetic", "fp16")):
+        assert "says itself what it is" in refused(capsys, "reverify", str(folder), *option)
+    (folder / "kernel.py").write_text("x = 1\n")
+    assert "the source is another one" in refused(capsys, "reverify", str(folder))
+    (folder / "kernel.py").unlink()
+    assert "kernel.py is missing" in refused(capsys, "reverify", str(folder))
+
+
+# ---- leaderboard add -------------------------------------------------------------------------------------------------
+
+FIRST, SECOND = (f"# {name}\nclass ModelNew: ...\n" for name in ("first", "second"))
+
+
+def stored(home: Path, reference: str = REFERENCE) -> tuple[str, str]:
+    """Stores a run whose first candidate a model wrote, and whose second nobody did; returns both ids."""
+    made = Run(
+        id="20261122-120000-abcd",
+        problem=problem(reference=reference),
+        arithmetic=problem().arithmetic,
+        device="cpu",
+        languages=(Language.CPP,),
+        models=("mailbox",),
+        plan=Plan(),
+        created=datetime(2026, 11, 22, 12, tzinfo=UTC),
+    )
+    first, second = (Candidate(source=source, language=Language.CPP) for source in (FIRST, SECOND))
+    asked = ChatRequest(role=Role.REFINE, problem="relu", target="cpp", parent="root", system="s", prompt="p")
+    with open_ledger(f"sqlite:///{home / 'results' / 'agentgen.db'}") as ledger:
+        ledger.create_run(made)
+        ledger.add_reply(made.id, asked, ChatReply(text=f"```python\n{FIRST}```\n", model="m"))
+        for candidate in (first, second):
+            ledger.add_candidate(made.id, 1, candidate)
+    return first.id, second.id
+
+
+def test_only_kernels_of_a_run_that_a_model_wrote_are_entered(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no run yet" in refused(capsys, "leaderboard", "add", "latest")
+    _, forged = stored(home)
+    assert "has no ranked kernel" in refused(capsys, "leaderboard", "add", "latest")
+    assert "begins the id of none" in refused(capsys, "leaderboard", "add", "latest", "zzz")
+    assert "begins the id of none" in refused(capsys, "leaderboard", "add", "latest", "")
+    said = refused(capsys, "leaderboard", "add", "latest", forged[:8])
+    assert f"no model's reply in run 20261122-120000-abcd holds {forged}: only the search enters kernels" in said
+    assert not list(home.glob("results/kernels/*"))
+
+
+def test_a_kernel_for_another_problem_of_that_name_is_not_entered(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = stored(home, REFERENCE + "# easier\n")
+    assert "is another one in the catalog (reference differ)" in refused(capsys, "leaderboard", "add", "latest", first)

@@ -1,0 +1,44 @@
+"""What kernels and models say controls no terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.live import Live
+from rich.text import Text
+
+from agentgen.cli.screen import screen
+
+
+def test_no_text_controls_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = screen()
+    out = io.StringIO()
+    monkeypatch.setattr(console, "file", out)
+    console.print("said \x1b[2J", Text("\x1b]0;title\x07 [bold]\u202eback\n"), "one\ttwo\nthree", style="red")
+    said = out.getvalue()
+    assert "said \\x1b[2J" in said
+    assert "\\x1b]0;title [bold]\\u202eback\n" in said
+    assert not {"\x1b", "\x07", "\u202e"} & set(said)
+    assert said.splitlines()[-1].endswith("three")
+
+
+def test_rich_itself_may_colour_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console = screen()
+    monkeypatch.setattr(console, "file", out := io.StringIO())
+    console.print(Text("red \x1b[2J", style="red"))
+    assert out.getvalue() == "\x1b[31mred \\x1b[2J\x1b[0m\n"
+
+
+def test_a_live_display_is_no_way_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console = screen()
+    monkeypatch.setattr(console, "file", out := io.StringIO())
+    with Live(Text("\x1b]0;title\u202e"), console=console, auto_refresh=False):
+        pass
+    assert "\\x1b]0;title\\u202e" in out.getvalue()
+    assert "\x1b]" not in out.getvalue()
+    assert "\u202e" not in out.getvalue()

@@ -1,0 +1,106 @@
+"""From a run to the leaderboard and back through the judge, with the real one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e_square import FORGETS_THE_WEIGHT, HONEST, command, environment
+
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.chat import ChatReply, ChatRequest, Role
+from agentgen.records.entry import Entry
+from agentgen.records.problem import Arithmetic
+from agentgen.records.run import Plan, Run
+from agentgen.records.trial import Trial
+from agentgen.store import catalog, entries
+from agentgen.store.entries import Kept
+from agentgen.store.ledger import open_ledger
+
+
+def agentgen(home: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """As that of `e2e_square`, with time for several certificates."""
+    line = command(*arguments, "--json")
+    done = subprocess.run(line, cwd=home, env=environment(home), capture_output=True, text=True, timeout=400)
+    return done.returncode, json.loads(done.stdout)
+
+
+def stored(home: Path) -> tuple[Candidate, Candidate]:
+    """Stores a run in which a model wrote an honest kernel and a wrong one."""
+    problem = catalog.load("square", home / "problems")
+    run = Run(
+        id="20261122-120000-abcd",
+        problem=problem,
+        arithmetic=Arithmetic.FP32,
+        device="cpu",
+        languages=(Language.CPP,),
+        models=("mailbox",),
+        plan=Plan(),
+        created=datetime(2026, 11, 22, 12, tzinfo=UTC),
+    )
+    sources = tuple(source.strip() + "\n" for source in (HONEST, FORGETS_THE_WEIGHT))
+    honest, wrong = (Candidate(source=source, language=Language.CPP) for source in sources)
+    root = problem.root(Arithmetic.FP32)
+    with open_ledger(f"sqlite:///{home / 'results' / 'agentgen.db'}") as ledger:
+        ledger.create_run(run)
+        for nth, candidate in enumerate((honest, wrong)):
+            asked = ChatRequest(
+                role=Role.REFINE, problem="square", target="cpp", parent=root, nth=nth, system="s", prompt="p"
+            )
+            reply = ChatReply(text=f"```python\n{candidate.source}```\n", model="somebody")
+            ledger.add_reply(run.id, asked, reply)
+            ledger.add_candidate(run.id, 1, candidate)
+    return honest, wrong
+
+
+def forged(kept: Kept, to: Path, trial: Trial, candidate: Candidate | None = None) -> Path:
+    """Returns the folder of an entry that agrees with itself, and that nobody certified."""
+    of = candidate or kept.entry.candidate
+    chain = (kept.entry.chain[0].model_copy(update={"candidate": of.id}),)
+    fields = {name: getattr(kept.entry, name) for name in Entry.model_fields}
+    new = trial.model_copy(update={"candidate": of.id})
+    return entries.add(Entry.model_validate({**fields, "candidate": of, "trial": new, "chain": chain}), to)
+
+
+@pytest.mark.slow
+def test_a_kernel_is_certified_entered_and_judged_again(home: Path) -> None:
+    honest, wrong = stored(home)
+    code, answer = agentgen(home, "leaderboard", "add", "latest", honest.id[:8])
+    assert (code, answer["accepted"], answer["depth"]) == (0, True, "certify")
+    folder = Path(answer["entry"])
+    assert (folder / "kernel.py").read_bytes() == honest.source.encode()
+    kept = entries.read(folder)
+    assert kept.entry.trial.candidate == honest.id == folder.name
+    assert (kept.entry.origin.model, kept.entry.origin.run) == ("somebody", "20261122-120000-abcd")
+
+    shutil.rmtree(home / "results" / "runs", ignore_errors=True)
+    (home / "results" / "agentgen.db").unlink()  # from nothing but the folder
+    code, answer = agentgen(home, "reverify", str(folder))
+    assert answer["verdict"] in {"same", "faster", "slower"}, answer  # which one depends on who else is at work
+    assert code == (1 if answer["verdict"] == "slower" else 0)
+    assert answer["now"]["machine"] == kept.entry.trial.machine.model_dump(mode="json")
+    (noted,) = entries.read(folder).again
+    assert noted.finding.value == answer["verdict"]
+
+    code, answer = agentgen(home, "leaderboard")
+    assert (code, [one["kernel"] for one in answer["entries"]]) == (0, [honest.id])
+    assert answer["entries"][0]["reverified"]["finding"] == noted.finding.value
+
+    trial = kept.entry.trial
+    boasts = tuple(
+        race.model_copy(update={name: 20 * getattr(race, name) for name in ("ratio", "low", "high")})
+        for race in trial.speedups
+    )
+    boasting = forged(kept, home / "boasting", trial.model_copy(update={"speedups": boasts}))
+    code, answer = agentgen(home, "reverify", str(boasting))
+    assert (code, answer["verdict"], answer["now"]["goes"]) == (1, "slower", 3)
+
+    forgetting = forged(kept, home / "forgetting", trial, wrong)
+    code, answer = agentgen(home, "reverify", str(forgetting))
+    assert (code, answer["verdict"]) == (1, "wrong")
+    assert answer["now"]["words"].startswith("WRONG_VALUES: ")

@@ -1,0 +1,124 @@
+"""Entries of the leaderboard, for the tests of whatever reads, shows or judges them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.entry import Entry, Finding, Origin, Reverified, Step
+from agentgen.records.idea import Category, Idea
+from agentgen.records.machine import Machine
+from agentgen.records.problem import Arithmetic, Problem, Workload
+from agentgen.records.trial import Clock, Depth, Neighbour, Outcome, Speedup, Timing, Trial
+
+DAY = datetime(2026, 11, 22, 20, 30, tzinfo=UTC)
+SOURCE = "import torch\r\n\n\nclass ModelNew(torch.nn.Module):\n    pass  # µ\n"
+REFERENCE = """
+class Model: ...
+def get_inputs(): ...
+def get_init_inputs(): ...
+"""
+MACHINE = Machine(
+    device_type="cuda",
+    device="NVIDIA H200",
+    cores=132,
+    memory_bytes=150 << 30,
+    last_level_cache_bytes=60 << 20,
+    compute_capability="9.0",
+    driver="580.159.04",
+    cuda="13.0",
+    torch="2.11.0",
+    triton="3.6.0",
+    python="3.12.3",
+)
+
+
+def problem(name: str = "relu", reference: str = REFERENCE) -> Problem:
+    return Problem(
+        name=name,
+        title="Relu",
+        reference=reference,
+        workloads=(Workload(name="main"),),
+        arithmetic=Arithmetic.FP32,
+    )
+
+
+def speedup(ratio: float, wide: float = 0.01, baseline: str = "torch.compile default") -> Speedup:
+    low, high = ratio * (1 - wide), ratio * (1 + wide)
+    return Speedup(baseline=baseline, baseline_us=200.0, ratio=ratio, low=low, high=high, faster=low > 1.01)
+
+
+def certificate(of: Candidate, ratio: float = 2.0, wide: float = 0.01, machine: Machine = MACHINE) -> Trial:
+    near = Neighbour(workload="odd sizes", median_us=90.0, speedup=speedup(0.5, baseline="eager"))
+    return Trial(
+        candidate=of.id,
+        problem="relu",
+        arithmetic=Arithmetic.FP32,
+        machine=machine,
+        depth=Depth.CERTIFY,
+        outcome=Outcome.PASSED,
+        accuracy_class=Arithmetic.FP32,
+        timing=Timing(
+            clock=Clock.GATE,
+            median_us=200 / ratio,
+            low_us=198 / ratio,
+            high_us=202 / ratio,
+            calls_per_window=4,
+            windows=42,
+            guests=2,
+            copy_us=3,
+        ),
+        speedups=(speedup(ratio, wide), speedup(1.5 * ratio, wide, "eager")),
+        neighbours=(near,),
+        roofline_fraction=0.5,
+    )
+
+
+def refused(of: Candidate, machine: Machine = MACHINE) -> Trial:
+    return Trial(
+        candidate=of.id,
+        problem="relu",
+        arithmetic=Arithmetic.FP32,
+        machine=machine,
+        depth=Depth.CERTIFY,
+        outcome=Outcome.WRONG_VALUES,
+        reasons=("main, normal: relative L2 error 1.0",),
+    )
+
+
+def entry(
+    source: str = SOURCE,
+    ratio: float = 2.0,
+    wide: float = 0.01,
+    *,
+    model: str = "gpt-oss-120b",
+    title: str = "Keep the filter in shared memory",
+    machine: Machine = MACHINE,
+    of: Problem | None = None,
+) -> Entry:
+    """Returns a kernel of one idea on the reference."""
+    asked = of or problem()
+    idea = Idea(
+        parent=asked.root(Arithmetic.FP32),
+        category=Category.MEMORY_ACCESS,
+        title=title,
+        reasoning="because",
+        predicted_speedup=1.5,
+    )
+    candidate = Candidate(source=source, language=Language.TRITON, idea=idea.id)
+    trial = certificate(candidate, ratio, wide, machine).model_copy(update={"problem": asked.name})
+    step = Step(candidate=candidate.id, language=candidate.language, idea=idea, idea_by="b", written_by=model)
+    origin = Origin(
+        run="20261122-200601-f345",
+        begun=DAY,
+        model=model,
+        machine=machine,
+        certified=DAY,
+        agentgen="0.1.0",
+        commit="cf8b8c1",
+    )
+    return Entry(problem=asked, candidate=candidate, trial=trial, chain=(step,), origin=origin)
+
+
+def again(finding: Finding = Finding.SAME, words: str = "over eager 2.0 then, 2.0 now") -> Reverified:
+    return Reverified(date=DAY, finding=finding, words=words, machine=MACHINE, goes=1, median_us=100.0)
