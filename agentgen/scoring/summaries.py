@@ -1,8 +1,9 @@
 """What is counted over all cases of an evaluation.
 
 Every case is counted, each go of it where there are several; one that the machine failed counts as not solved and is
-shown as a class of its own. Each rate comes with its n, and with an exact 95% interval where there is one go at each
-case: several goes at one problem are no independent draws, and theirs would be too narrow.
+shown as a class of its own. The judge's error rates are of its verdicts, with the number of failed cases beside them.
+Each rate comes with its n, and with an exact 95% interval where there is one go at each case: several goes at one
+problem are no independent draws, and theirs would be too narrow.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Confusion(ReportEvaluator[Any, Verdict, Any]):
 
 @dataclass
 class ErrorRates(ReportEvaluator[Any, Verdict, Any]):
-    """False accepts and false rejects, each with its n and an exact 95% interval."""
+    """False accepts and false rejects, of so many verdicts; beside them, how many have none: the machine failed."""
 
     def evaluate(self, ctx: Context) -> TableResult:
         """Counts."""
@@ -66,8 +67,9 @@ class ErrorRates(ReportEvaluator[Any, Verdict, Any]):
         for name, wanted in (("false accepts", False), ("false rejects", True)):
             expected = [case for case in ctx.report.cases if due(case).accepted is wanted]
             rate = Rate(sum(case.output.accepted is not wanted for case in expected), len(expected))
-            rows.append([name, rate.count, rate.of, *rate.interval()])
-        return TableResult(title=ERROR_RATES, columns=["", "count", "of", "95% from", "to"], rows=rows)
+            failed = sum(due(failure).accepted is wanted for failure in ctx.report.failures)
+            rows.append([name, rate.count, rate.of, *_interval(ctx, rate), failed])
+        return TableResult(title=ERROR_RATES, columns=["", "count", "of", "95% from", "to", "failed"], rows=rows)
 
 
 @dataclass
@@ -207,8 +209,11 @@ def _faster(found: Verdict | None) -> bool:
 
 
 def _rate(ctx: Context, rate: Rate) -> Cells:
-    interval = (None, None) if ctx.report.case_groups() else rate.interval()
-    return [rate.count, rate.of, rate.share, *interval]
+    return [rate.count, rate.of, rate.share, *_interval(ctx, rate)]
+
+
+def _interval(ctx: Context, rate: Rate) -> tuple[float | None, float | None]:
+    return (None, None) if ctx.report.case_groups() else rate.interval()
 
 
 def _row(case: Any) -> int:

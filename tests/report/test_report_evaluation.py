@@ -120,4 +120,4 @@ def test_published_reports_are_still_read_and_their_rates_are_where_they_were(pa
     rates = summary(report)["rates"]
     assert list(rates) == ["false accepts", "false rejects"]
     assert sum(rate["of"] for rate in rates.values()) == len(report.cases)
-    assert list(rates["false accepts"]) == ["count", "of", "95% from", "to"]
+    assert list(rates["false accepts"])[:4] == ["count", "of", "95% from", "to"]
