@@ -96,8 +96,8 @@ class Hall:
         if not done:
             bench.interrupt()
             await asyncio.wait([future])
-            future.exception()  # whatever it is: it has been looked at
-            raise MachineFailure(f"no verdict within {limit_s:g} s")
+            if future.exception():  # else the verdict came just then
+                raise MachineFailure(f"no verdict within {limit_s:g} s")
         verdict, machine = future.result()
         if machine:
             self.machine = self.machine or machine
