@@ -144,6 +144,7 @@ class Journal:
                 self._found[key] = what
             else:
                 self._begun[key] = what
+                self._found.pop(key, None)  # it was forgotten: a search that is over does not begin
 
     def _write(self, line: Mapping[str, Any]) -> None:
         try:
