@@ -105,12 +105,10 @@ class Evaluating:
             return
         kept = f"{len(known)} of {len(goes)} finished, {len(begun)} searches begun"
         self.console.print(f"kept in {journal.path}: {kept}", soft_wrap=True)
-        if len(known) == len(goes):
-            return  # nothing new will stand beside it
-        # With a problem that a judge was opened for before, for others may be no problems at all.
+        # Also where nothing is left to do: further goes may have to stand beside these.
         judged = [go for go in known if (found := journal.known(go)) and found.machine]
-        opened = (judged or begun or known)[0].inputs.problem
-        if others := doing.same_machine(self.places[0], opened):
+        problems = dict.fromkeys(go.inputs.problem for go in (*judged, *begun))  # a judge was opened for each before
+        if others := doing.same_machine(self.places[0], problems):
             self.console.print(
                 f"{others} of them were found on another machine, or with other versions, and are done again"
             )

@@ -1,0 +1,125 @@
+"""What an evaluation does with what is kept of one that was ended: on which machine, and by which agentgen, it was."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from rich.console import Console
+
+from agentgen.cli import evaluating
+from agentgen.cli.doing import Doing
+from agentgen.cli.evaluating import Evaluating
+from agentgen.config import Settings
+from agentgen.errors import DeviceLost, ReferenceInvalid
+from agentgen.records.machine import Machine
+from agentgen.scoring import cases
+from agentgen.scoring.cases import Inputs
+from agentgen.scoring.journal import Visitor
+from agentgen.scoring.verdicts import Verdict
+
+DATASET = "name: small\ncases: [{name: a, inputs: {problem: bad}}, {name: b, inputs: {problem: p}}]"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Knows its machine alone."""
+
+    machine: Machine
+
+    def target(self) -> Judge:
+        return self
+
+
+class Rehearsed(Doing):
+    """Solves everything on a machine that the tests choose; the reference of "bad" is invalid."""
+
+    device = "a CPU"
+    opened: ClassVar[list[str]] = []
+    solved: ClassVar[list[str]] = []
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(
+            device_type="cpu",
+            device=self.device,
+            cores=2,
+            memory_bytes=1 << 30,
+            last_level_cache_bytes=1 << 20,
+            torch="2",
+            triton=None,
+            python="3",
+        )
+
+    def require(self, place: str, inputs: Inputs) -> None:
+        """Everything can begin."""
+
+    def open_judge(self, place: str, folder: Path) -> Any:
+        self.opened.append(folder.name)
+        if folder.name == "bad":
+            raise ReferenceInvalid("bad: the reference fails")
+        return nullcontext(Judge(self.machine))
+
+    def solve(self, place: str, visitor: Visitor) -> tuple[Verdict, Machine | None]:
+        self.solved.append(visitor.name)
+        return Verdict(accepted=True), self.machine
+
+
+Evaluate = Callable[[], tuple[str, str]]
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
+    """Does the dataset once more, as if killed at its end: returns what was said, and the machine of the report."""
+    monkeypatch.setattr(evaluating, "Doing", Rehearsed)
+    for name, value in (("device", "a CPU"), ("opened", []), ("solved", [])):
+        monkeypatch.setattr(Rehearsed, name, value)
+    for name in ("bad", "p"):
+        (tmp_path / name).mkdir()
+    dataset = tmp_path / "small.yaml"
+    dataset.write_text(DATASET)
+    settings = Settings(results=tmp_path / "results", store="sqlite://", problems=Path("problems"))
+
+    def once() -> tuple[str, str]:
+        said = io.StringIO()
+        one = Evaluating(settings, dataset, tmp_path, ("cpu",), Console(file=said, width=200))
+        report, tally = one(cases.load(dataset), 1)
+        kept = {file: file.read_bytes() for file in (tmp_path / "results" / "runs").iterdir()}
+        one.end(tally)
+        for file, lines in kept.items():
+            file.write_bytes(lines)
+        return said.getvalue(), (report.experiment_metadata or {})["machine"]["device"]
+
+    return once
+
+
+def test_where_all_is_known_the_machine_is_asked_all_the_same(evaluate: Evaluate) -> None:
+    evaluate()
+    assert (Rehearsed.opened, Rehearsed.solved) == ([], ["a", "b"])
+    said, machine = evaluate()
+    assert (Rehearsed.solved, machine, "2 of 2 finished" in said) == (["a", "b"], "a CPU", True)
+    Rehearsed.device = "another CPU"
+    said, machine = evaluate()
+    assert (Rehearsed.solved, machine) == (["a", "b"] * 2, "another CPU")
+    assert "2 of them were found on another machine" in said
+
+
+def test_of_several_problems_one_that_a_judge_can_be_opened_for_says_which_machine_it_is(evaluate: Evaluate) -> None:
+    evaluate()
+    evaluate()
+    assert Rehearsed.opened == ["bad", "p"], "the first reference is invalid"
+
+
+def test_a_device_that_is_lost_is_no_invalid_reference(evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_self: Rehearsed, _place: str, _folder: Path) -> Any:
+        raise DeviceLost("the device is gone")
+
+    evaluate()
+    monkeypatch.setattr(Rehearsed, "open_judge", lost)
+    with pytest.raises(DeviceLost):
+        evaluate()
