@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from agentgen import __version__
-from agentgen.cli.checkout import commit
+from agentgen.cli.checkout import code, commit
 from agentgen.cli.doing import Doing
 from agentgen.cli.tally import Tally
 from agentgen.config import Settings
@@ -102,6 +102,9 @@ class Evaluating:
         known = [go for go in goes if journal.known(go)]
         begun = [go for go in goes if journal.begun(go) and go not in known]
         if not known and not begun:
+            for other in sorted(journal.path.parent.glob(f"{journal.path.stem.rpartition('-')[0]}-*.jsonl")):
+                if other != journal.path:
+                    self.console.print(f"kept by another agentgen than this, and done again: {other}", soft_wrap=True)
             return
         kept = f"{len(known)} of {len(goes)} finished, {len(begun)} searches begun"
         self.console.print(f"kept in {journal.path}: {kept}", soft_wrap=True)
@@ -114,7 +117,7 @@ class Evaluating:
             )
 
     def _journal_file(self, repeat: int, part: str) -> Path:
-        """Returns where an evaluation with these settings is kept until it is finished."""
+        """Returns where an evaluation with these settings, by this very agentgen, is kept until it is finished."""
         said = {
             field.name: str(getattr(self.settings, field.name))
             for field in fields(self.settings)
@@ -122,9 +125,13 @@ class Evaluating:
         }
         kind = device_type(self.places[0])
         options = (self.folder, kind, self.models, self.only, repeat, self.limit_minutes, *([part] if part else []))
-        about = repr((__version__, str(self.dataset.resolve()), said, [str(option) for option in options]))
-        digest = sha256(about.encode()).hexdigest()[:8]
-        return self.settings.results / "runs" / f"eval-{self.dataset.stem}-{digest}.jsonl"
+        about = (str(self.dataset.resolve()), said, [str(option) for option in options])
+        named = f"eval-{self.dataset.stem}-{_short(about)}"
+        return self.settings.results / "runs" / f"{named}-{_short((__version__, code()))}.jsonl"
+
+
+def _short(about: tuple[object, ...]) -> str:
+    return sha256(repr(about).encode()).hexdigest()[:8]
 
 
 def about(report: Report) -> dict[str, Any]:

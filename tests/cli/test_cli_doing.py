@@ -123,3 +123,12 @@ def test_a_device_that_is_lost_is_no_invalid_reference(evaluate: Evaluate, monke
     monkeypatch.setattr(Rehearsed, "open_judge", lost)
     with pytest.raises(DeviceLost):
         evaluate()
+
+
+def test_what_another_agentgen_found_is_done_again(evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate()
+    monkeypatch.setattr(evaluating, "code", lambda: "changed")
+    said, _ = evaluate()
+    assert (said.count("kept by another agentgen"), Rehearsed.solved) == (1, ["a", "b"] * 2)
+    said, _ = evaluate()
+    assert ("2 of 2 finished" in said, "another agentgen" in said, Rehearsed.solved) == (True, False, ["a", "b"] * 2)
