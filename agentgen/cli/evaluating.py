@@ -67,7 +67,10 @@ class Evaluating:
     def end(self, tally: Tally) -> None:
         """Removes the journals, unless another attempt could find what this one did not."""
         if tally.may_go_on:
-            self.console.print("the same command tries what failed again, and nothing else; --fresh does everything")
+            words = (
+                "the same command without --fresh tries what failed or waits, and nothing else; --fresh does everything"
+            )
+            self.console.print(words, soft_wrap=True)
             return
         for journal in self._journals:
             journal.end()
@@ -89,7 +92,7 @@ class Evaluating:
         try:
             report = batch.evaluate(chosen, benches, journal, tally.found, tally.failed, repeat=repeat, limit_s=limit_s)
         except KeyboardInterrupt as error:
-            error.add_note("what is finished is kept; the same command goes on where it was")
+            error.add_note("what is finished is kept; the same command goes on where it was, without --fresh")
             raise
         report.experiment_metadata = {**(report.experiment_metadata or {}), **about(report)}
         return report

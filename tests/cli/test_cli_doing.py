@@ -16,7 +16,7 @@ from agentgen.cli import evaluating
 from agentgen.cli.doing import Doing
 from agentgen.cli.evaluating import Evaluating
 from agentgen.config import Settings
-from agentgen.errors import DeviceLost, ReferenceInvalid
+from agentgen.errors import DeviceLost, ReferenceInvalid, ReplyPending
 from agentgen.records.machine import Machine
 from agentgen.scoring import cases
 from agentgen.scoring.cases import Inputs
@@ -93,7 +93,8 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
         one.end(tally)
         for file, lines in kept.items():
             file.write_bytes(lines)
-        return said.getvalue(), (report.experiment_metadata or {})["machine"]["device"]
+        machine = (report.experiment_metadata or {})["machine"]
+        return said.getvalue(), machine["device"] if machine else ""
 
     return once
 
@@ -132,3 +133,20 @@ def test_what_another_agentgen_found_is_done_again(evaluate: Evaluate, monkeypat
     assert (said.count("kept by another agentgen"), Rehearsed.solved) == (1, ["a", "b"] * 2)
     said, _ = evaluate()
     assert ("2 of 2 finished" in said, "another agentgen" in said, Rehearsed.solved) == (True, False, ["a", "b"] * 2)
+
+
+@pytest.mark.parametrize("error", [ReplyPending("for 1 answer"), KeyboardInterrupt()])
+def test_who_is_to_give_the_command_again_is_told_to_leave_fresh_out(
+    evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fails(_self: Rehearsed, _place: str, _visitor: Visitor) -> Any:
+        raise error
+
+    monkeypatch.setattr(Rehearsed, "solve", fails)
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as raised:
+            evaluate()
+        assert "without --fresh" in raised.value.__notes__[0]
+    else:
+        said, _ = evaluate()
+        assert "the same command without --fresh" in said
