@@ -131,7 +131,8 @@ class Doing:
 
     def _of_case(self, case: Solve, place: str) -> Settings:
         caps = case.caps
-        minutes = [minutes for minutes in (caps.minutes, self._limit_minutes) if minutes is not None]
+        own = caps.minutes or self._settings.budget_minutes
+        minutes = [minutes for minutes in (own, self._limit_minutes) if minutes is not None]
         given = {
             "device": place,
             "languages": tuple(language.value for language in case.languages),

@@ -12,15 +12,17 @@ from typing import Any, ClassVar
 import pytest
 from rich.console import Console
 
+from agentgen import wiring
 from agentgen.cli import evaluating
 from agentgen.cli.doing import Doing
 from agentgen.cli.evaluating import Evaluating
 from agentgen.config import Settings
 from agentgen.errors import DeviceLost, ReferenceInvalid, ReplyPending
 from agentgen.records.machine import Machine
+from agentgen.records.run import Caps
 from agentgen.scoring import cases
-from agentgen.scoring.cases import Inputs
-from agentgen.scoring.journal import Visitor
+from agentgen.scoring.cases import Inputs, Solve
+from agentgen.scoring.journal import Journal, Visitor
 from agentgen.scoring.verdicts import Verdict
 
 DATASET = "name: small\ncases: [{name: a, inputs: {problem: bad}}, {name: b, inputs: {problem: p}}]"
@@ -150,3 +152,34 @@ def test_who_is_to_give_the_command_again_is_told_to_leave_fresh_out(
     else:
         said, _ = evaluate()
         assert "the same command without --fresh" in said
+
+
+@pytest.mark.parametrize(
+    ("case", "environment", "option", "minutes"),
+    [
+        (None, 5.0, 30.0, 5.0),
+        (None, 30.0, 5.0, 5.0),
+        (8.0, 5.0, None, 8.0),
+        (8.0, 5.0, 6.0, 6.0),
+        (None, None, 7.0, 7.0),
+    ],
+)
+def test_a_search_may_take_no_longer_than_the_least_that_is_said(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: float | None,
+    environment: float | None,
+    option: float | None,
+    minutes: float,
+) -> None:
+    asked: list[Settings] = []
+
+    def new_run(settings: Settings, _problem: str) -> None:
+        asked.append(settings)
+
+    monkeypatch.setattr(wiring, "new_run", new_run)
+    settings = Settings(results=tmp_path, store="sqlite://", problems=tmp_path, budget_minutes=environment)
+    journal = Journal(tmp_path / "j.jsonl", tmp_path)
+    doing = Doing(settings, tmp_path, ("cpu",), journal, Console(quiet=True), limit_minutes=option)
+    doing.require("cpu", Solve(problem=Path("p"), caps=Caps(minutes=case)))
+    assert [one.budget_minutes for one in asked] == [minutes]
