@@ -106,6 +106,14 @@ def test_an_evaluator_that_could_not_say_is_named() -> None:
     assert "1 cases: 2 not as expected" in shown
 
 
+def test_programs_get_what_evaluators_could_not_say() -> None:
+    found = summary(report_of(FAST, evaluators=[Decision()], over=[ErrorRates()]))
+    assert (found["as_expected"], found["cases"]["case 0"]["as_expected"]) == (False, False)
+    (raised,), (over,) = found["evaluator_failures"], found["report_evaluator_failures"]
+    assert (raised["case"], raised["evaluator"], over["evaluator"]) == ("case 0", "Decision", "ErrorRates")
+    assert "has no expected_output" in raised["error"]
+
+
 def test_programs_get_scores_and_tables_unrounded() -> None:
     found = summary(report_of(FAST, CRASHED, FAST, evaluators=[Faster()], over=[FastP(), Outcomes()]))
     assert found["cases"]["case 0"]["scores"] == {"Faster": 1.0}
