@@ -15,6 +15,7 @@ from agentgen.report import figures
 from agentgen.report.layout import table
 from agentgen.scoring.batch import Report, as_expected
 from agentgen.scoring.evaluators import outcome
+from agentgen.scoring.faults import fault
 from agentgen.scoring.goes import Run
 from agentgen.scoring.summaries import ERROR_RATES, FAST_P
 from agentgen.scoring.verdicts import EAGER
@@ -89,7 +90,7 @@ def _wrong(report: Report) -> Table:
         for raised in case.evaluator_failures:
             wrong.add_row(case.name, f"{raised.name} failed", Text(raised.error_message[:300]))
     for failure in report.failures:
-        wrong.add_row(failure.name, "the machine failed", Text(failure.error_message[:300]))
+        wrong.add_row(failure.name, fault(failure), Text(failure.error_message[:300]))
     for raised in report.report_evaluator_failures:
         wrong.add_row("all", f"{raised.name} failed", Text(raised.error_message[:300]))
     return wrong

@@ -87,7 +87,7 @@ def test_where_everything_failed_all_is_still_shown() -> None:
     report = report_of(CRASHED, None, over=[FastP(), Geomean(), Outcomes(), PerSolved()])
     assert line(report, "1.5 ") == "1.5 0 of 2 0% [0%, 84%] 0 of 2 0% [0%, 84%]"
     assert line(report, "the best baseline ") == "the best baseline 0.1000 2 – 0"
-    assert line(report, "machine failed") == "machine failed 1 2 0.5000 0.0126 0.9874"
+    assert line(report, "the machine failed") == "the machine failed 1 2 0.5000 0.0126 0.9874"
     assert line(report, "USD") == "USD – 0 – 0 2"
 
 

@@ -129,7 +129,7 @@ def test_outcomes_are_counted_with_the_machine_s_own_class() -> None:
         "PASSED": (3, 6),
         "WRONG_VALUES": (1, 6),
         "no kernel": (1, 6),
-        "machine failed": (1, 6),
+        "the machine failed": (1, 6),
     }
 
 
@@ -143,7 +143,7 @@ def test_outcomes_due_are_held_against_those_found() -> None:
     }
     (matrix,) = report_of(FIVE, OutcomeMatrix(), wanted=wanted).analyses
     assert isinstance(matrix, ConfusionMatrix)
-    assert matrix.class_labels == ["PASSED", "CRASHED", "WRONG_VALUES", "refused", "machine failed"]
+    assert matrix.class_labels == ["PASSED", "CRASHED", "WRONG_VALUES", "refused", "the machine failed"]
     assert matrix.matrix == [[2, 0, 0, 0, 1], [0, 0, 1, 0, 0], [0] * 5, [1, 0, 0, 0, 0], [0] * 5]
 
 
