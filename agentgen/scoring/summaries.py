@@ -1,8 +1,8 @@
 """What is counted over all cases of an evaluation.
 
 Every case is counted, each go of it where there are several; one that has no verdict counts as not solved and is shown
-as a class of its own (`scoring.faults`). The judge's error rates are of its verdicts, with the number of cases that have
-none beside them. Each rate comes with its n, and with an exact 95% interval where there is one go at each case: several
+as a class of its own (`scoring.faults`). The judge's error rates are of its verdicts, with the number of cases without
+one beside them. Each rate comes with its n, and with an exact 95% interval where there is one go at each case: several
 goes at one problem are no independent draws, and theirs would be too narrow.
 """
 
