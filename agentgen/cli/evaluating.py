@@ -100,7 +100,9 @@ class Evaluating:
     def _recall(self, journal: Journal, doing: Doing, chosen: Cases, repeat: int) -> None:
         """Says what is known from a process that was ended, as far as it was found on this machine."""
         goes = [
-            journal.visitor(case.name or "", nth, case.inputs) for case in chosen.cases for nth in range(1, repeat + 1)
+            journal.visitor(case.name or "", nth, case.inputs, repeat)
+            for case in chosen.cases
+            for nth in range(1, repeat + 1)
         ]
         known = [go for go in goes if journal.known(go)]
         begun = [go for go in goes if journal.begun(go) and go not in known]

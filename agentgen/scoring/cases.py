@@ -40,12 +40,14 @@ class Subject(Record):
 class Solve(Record):
     """A problem to be solved: a search, of which the best kernel counts.
 
-    What is not given is as for `agentgen solve`.
+    What is not given is as for `agentgen solve`, but for arithmetic and effort: these two depend on no settings of
+    whoever evaluates.
     """
 
     problem: Path
     """A problem's folder, or a KernelBench-style file, relative to the dataset's file."""
     arithmetic: Arithmetic | None = None
+    """None: the problem's own."""
     languages: tuple[Language, ...] = ()
     models: tuple[str, ...] = ()
     """Those of the command line come before these, and these before those of the environment. A folder of a recording

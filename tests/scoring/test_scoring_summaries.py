@@ -215,7 +215,7 @@ class Solved:
         self._ends = ends
 
     def __call__(self, _device: str, visitor: Visitor) -> tuple[Verdict, None]:
-        return self._ends[visitor.name.split(",")[0]], None
+        return self._ends[visitor.name.split(" [")[0]], None
 
 
 def dataset(folder: Path, text: str) -> Path:
