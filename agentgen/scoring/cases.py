@@ -115,6 +115,8 @@ def load(path: Path, root: Path | None = None) -> Cases:
         raise BadInput(f"cannot read the dataset {path}: {getattr(error, 'strerror', None) or error}") from error
     except (ValidationError, ValueError, ExceptionGroup, YAMLError) as error:
         raise BadInput(f"{path} is no dataset of cases: {_reason(error)}") from error
+    if unnamed := [place for place, case in enumerate(found.cases, 1) if not case.name]:
+        raise BadInput(f"{path}: case {unnamed[0]} has no name: give it one, by which it is found again")
     root = path.parent if root is None else root
     files = [root / case.inputs.kernel for case in kernels(found)]
     problems = [root / case.inputs.problem for case in found.cases if isinstance(case.inputs, Solve)]

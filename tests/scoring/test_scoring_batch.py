@@ -199,6 +199,8 @@ def test_cases_for_another_device_are_left_out(tmp_path: Path) -> None:
         ("name: x\ncases: [{name: a, inputs: {problem: p, kernel: k}, expected_output: {accept: true}}]", "accept"),
         ("name: x\nevaluators: [Nonsense]\ncases: []", "Nonsense"),
         ("[", "no dataset"),
+        ("name: x\ncases: [{name: a, inputs: {problem: .}}, {inputs: {problem: .}}]", "case 2 has no name"),
+        ("name: x\ncases: [{name: '', inputs: {problem: .}}]", "case 1 has no name"),
         ("name: x\ncases: [{name: a, inputs: {problem: p, kernel: cpp/none.py}}]", "missing"),
     ],
 )
