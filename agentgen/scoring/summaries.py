@@ -154,14 +154,15 @@ class PassAtK(ReportEvaluator[Any, Verdict, Any]):
 class PerSolved(ReportEvaluator[Any, Verdict, Any]):
     """What a solved problem costs: all that was spent, also on the unsolved ones, over the number of solved ones.
 
-    Where one amount is not known, as of a go that the machine failed, the whole is not: it is given as far as known.
+    Where one amount is not known, as of a search that failed, the whole is not: it is given as far as known.
     """
 
     def evaluate(self, ctx: Context) -> TableResult:
         """Adds up."""
         runs = [case.output.run for case in ctx.report.cases if case.output.run]
         solved = sum(case.output.accepted for case in ctx.report.cases if case.output.run)
-        of = len(runs) + len(ctx.report.failures)
+        # What is to be solved has no kernel yet; judging one that there is costs no model's answer.
+        of = len(runs) + sum(not hasattr(failure.inputs, "kernel") for failure in ctx.report.failures)
         rows: list[Cells] = []
         for name, amount in _AMOUNTS.items():
             known = [spent for run in runs if (spent := amount(run)) is not None]

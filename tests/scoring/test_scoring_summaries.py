@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from made_reports import LOST, column, report_of, table
+from pydantic_evals.evaluators import ReportEvaluatorContext
 from pydantic_evals.reporting.analyses import ConfusionMatrix, LinePlot
 from verdict_records import passed, refused, spent
 from whole import evaluated
@@ -17,6 +18,7 @@ from agentgen.errors import BadInput
 from agentgen.records.trial import Outcome
 from agentgen.report.evaluation import summary
 from agentgen.scoring import batch, cases
+from agentgen.scoring.cases import Subject
 from agentgen.scoring.journal import Visitor
 from agentgen.scoring.summaries import ErrorRates, FastP, Geomean, OutcomeMatrix, Outcomes, PassAtK, PerSolved
 from agentgen.scoring.verdicts import Searched, Verdict
@@ -184,6 +186,15 @@ def test_an_unknown_price_makes_the_whole_unknown(other: Verdict | None) -> None
     usd, *_ = table(report_of({"a": [passed(run=spent(0.5))], "b": [other]}, PerSolved()), "cost")
     assert usd["per solved problem"] is None
     assert (usd["in all, as far as known"], usd["known"], usd["of"]) == (0.5, 1, 2)
+
+
+def test_a_kernel_that_could_not_be_judged_has_no_price() -> None:
+    report = report_of({"a": [passed(run=spent(0.5))], "b": [LOST]})
+    (lost,) = report.failures
+    lost.inputs = Subject(problem=Path("p"), kernel=Path("cpp/k.py"))
+    rows = PerSolved().evaluate(ReportEvaluatorContext(name="made", report=report, experiment_metadata=None)).rows
+    assert [row[5] for row in rows] == [1, 1, 1]
+    assert rows[0][1] == 0.5
 
 
 def test_nothing_solved_has_no_price_per_solved_problem() -> None:
