@@ -80,21 +80,22 @@ class Doing:
             wiring.find_problem(self._settings, problem)
 
     def same_machine(self, place: str, problems: Iterable[Path]) -> int:
-        """Has the journal forget what was found on another machine than this one, and returns how many cases that were;
-        0 too where the references of all problems are invalid.
+        """Has the journal forget what was found on another machine than this one, and returns how many cases that were.
 
         Args:
             place: a device.
-            problems: a judge is opened there for the first that is one; relative to the dataset.
+            problems: relative to the dataset; a judge is opened there for the first whose reference is valid.
 
         Raises:
-            AgentgenError: none can be opened.
+            AgentgenError: none can be opened. Where nothing was found yet, a search of each will say why.
         """
         for problem in problems:
             with suppress(ReferenceInvalid):
                 with self.open_judge(place, self._folder / problem) as judge:
                     self._machine = judge.target().machine
                 return self._journal.forget(self._machine)
+        if self._journal.machines:
+            raise ReferenceInvalid("no problem that was judged before has a valid reference now: --fresh begins anew")
         return 0
 
     def open_judge(self, place: str, folder: Path) -> LocalJudge:

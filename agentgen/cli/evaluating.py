@@ -67,10 +67,7 @@ class Evaluating:
     def end(self, tally: Tally) -> None:
         """Removes the journals, unless another attempt could find what this one did not."""
         if tally.may_go_on:
-            words = (
-                "the same command without --fresh tries what failed or waits, and nothing else; --fresh does everything"
-            )
-            self.console.print(words, soft_wrap=True)
+            self.console.print("the same command without --fresh tries what failed or waits, and nothing else")
             return
         for journal in self._journals:
             journal.end()

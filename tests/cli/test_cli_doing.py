@@ -22,7 +22,7 @@ from agentgen.records.machine import Machine
 from agentgen.records.run import Caps
 from agentgen.scoring import cases
 from agentgen.scoring.cases import Inputs, Solve
-from agentgen.scoring.journal import Journal, Visitor
+from agentgen.scoring.journal import Begun, Found, Journal, Visitor
 from agentgen.scoring.verdicts import Verdict
 
 DATASET = "name: small\ncases: [{name: a, inputs: {problem: bad}}, {name: b, inputs: {problem: p}}]"
@@ -116,6 +116,21 @@ def test_of_several_problems_one_that_a_judge_can_be_opened_for_says_which_machi
     evaluate()
     evaluate()
     assert Rehearsed.opened == ["bad", "p"], "the first reference is invalid"
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_where_no_reference_is_valid_only_what_was_found_stands_in_the_way(tmp_path: Path, found: bool) -> None:
+    settings = Settings(results=tmp_path, store="sqlite://", problems=tmp_path)
+    journal = Journal(tmp_path / "j.jsonl", tmp_path)
+    visitor = journal.visitor("a", 1, Solve(problem=Path("bad")))
+    journal.begin(visitor, Begun(run="r"))
+    doing = Rehearsed(settings, tmp_path, ("cpu",), journal, Console(quiet=True))
+    if found:
+        journal.keep(visitor, Found(verdict=Verdict(accepted=True), machine=doing.machine, seconds=1.0))
+        with pytest.raises(ReferenceInvalid, match="--fresh"):
+            doing.same_machine("cpu", [Path("bad")])
+    else:
+        assert doing.same_machine("cpu", [Path("bad")]) == 0
 
 
 def test_a_device_that_is_lost_is_no_invalid_reference(evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
