@@ -86,12 +86,12 @@ def is_foreign(given: str) -> bool:
     return given.endswith(".py")
 
 
-def require_admitted(problem: Problem, device: str, arithmetic: Arithmetic) -> None:
-    """Raises BadInput with the reason where a problem cannot be judged on a device, or on the first of several."""
+def require_admitted(problem: Problem, device: str, arithmetic: Arithmetic, hint: str = "") -> None:
+    """Raises BadInput, why and the hint, where a problem cannot be judged on a device, or the first of several."""
     with Inspector(device.split(",")[0]) as inspector:
-        admission = inspector.admit(problem, arithmetic)
+        admission = inspector.look(problem, arithmetic)
     if admission.reasons:
-        raise BadInput(f"{problem.name} cannot be judged: {'; '.join(admission.reasons)}; --force takes it anyway")
+        raise BadInput(f"{problem.name} cannot be judged: {'; '.join(admission.reasons)}{hint}")
 
 
 def find_arithmetic(settings: Settings, problem: Problem, device: str) -> Arithmetic:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from agentgen import wiring
 from agentgen.cli.solve import priced_models
 from agentgen.config import Settings
-from agentgen.errors import BadInput, MachineFailure, ReplyPending
+from agentgen.errors import BadInput, MachineFailure, ReferenceInvalid, ReplyPending
 from agentgen.models.roster import split_part
 from agentgen.records import events
 from agentgen.records.machine import Machine
@@ -78,19 +79,24 @@ class Doing:
         else:
             wiring.find_problem(self._settings, problem)
 
-    def same_machine(self, place: str, problem: Path) -> int:
+    def same_machine(self, place: str, problems: Iterable[Path]) -> int:
         """Has the journal forget what was found on another machine than this one, and returns how many cases that were.
 
         Args:
             place: a device.
-            problem: one that a judge can be opened for there, relative to the dataset.
+            problems: relative to the dataset; a judge is opened there for the first whose reference is valid.
 
         Raises:
-            AgentgenError: none can be.
+            AgentgenError: none can be opened. Where nothing was found yet, a search of each will say why.
         """
-        with self.open_judge(place, self._folder / problem) as judge:
-            self._machine = judge.target().machine
-        return self._journal.forget(self._machine)
+        for problem in problems:
+            with suppress(ReferenceInvalid):
+                with self.open_judge(place, self._folder / problem) as judge:
+                    self._machine = judge.target().machine
+                return self._journal.forget(self._machine)
+        if self._journal.machines:
+            raise ReferenceInvalid("no problem that was judged before has a valid reference now: --fresh begins anew")
+        return 0
 
     def open_judge(self, place: str, folder: Path) -> LocalJudge:
         """Returns the judge of a problem on a device."""
@@ -126,7 +132,8 @@ class Doing:
 
     def _of_case(self, case: Solve, place: str) -> Settings:
         caps = case.caps
-        minutes = [minutes for minutes in (caps.minutes, self._limit_minutes) if minutes is not None]
+        own = caps.minutes or self._settings.budget_minutes
+        minutes = [minutes for minutes in (own, self._limit_minutes) if minutes is not None]
         given = {
             "device": place,
             "languages": tuple(language.value for language in case.languages),

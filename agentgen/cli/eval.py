@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -69,8 +70,8 @@ def evaluate(
     Args:
         dataset: YAML of pydantic-evals: problem and kernel of each case, and the verdict that is due.
     """
-    if repeat < 1 or not (limit_minutes is None or limit_minutes > 0):
-        raise BadInput("--repeat is at least 1, and --limit-minutes more than 0")
+    if repeat < 1 or not (limit_minutes is None or 0 < limit_minutes < inf):
+        raise BadInput("--repeat is at least 1, and --limit-minutes more than 0, and finite")
     console = screen()
     settings = config.here(Layer(device=device, sandbox=sandbox))
     places = find_devices(settings.device)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from agentgen import __version__
-from agentgen.cli.checkout import commit
+from agentgen.cli.checkout import code, commit
 from agentgen.cli.doing import Doing
 from agentgen.cli.tally import Tally
 from agentgen.config import Settings
@@ -67,7 +67,7 @@ class Evaluating:
     def end(self, tally: Tally) -> None:
         """Removes the journals, unless another attempt could find what this one did not."""
         if tally.may_go_on:
-            self.console.print("the same command tries what failed again, and nothing else; --fresh does everything")
+            self.console.print("the same command without --fresh tries what failed or waits, and nothing else")
             return
         for journal in self._journals:
             journal.end()
@@ -89,7 +89,7 @@ class Evaluating:
         try:
             report = batch.evaluate(chosen, benches, journal, tally.found, tally.failed, repeat=repeat, limit_s=limit_s)
         except KeyboardInterrupt as error:
-            error.add_note("what is finished is kept; the same command goes on where it was")
+            error.add_note("what is finished is kept; the same command goes on where it was, without --fresh")
             raise
         report.experiment_metadata = {**(report.experiment_metadata or {}), **about(report)}
         return report
@@ -97,26 +97,29 @@ class Evaluating:
     def _recall(self, journal: Journal, doing: Doing, chosen: Cases, repeat: int) -> None:
         """Says what is known from a process that was ended, as far as it was found on this machine."""
         goes = [
-            journal.visitor(case.name or "", nth, case.inputs) for case in chosen.cases for nth in range(1, repeat + 1)
+            journal.visitor(case.name or "", nth, case.inputs, repeat)
+            for case in chosen.cases
+            for nth in range(1, repeat + 1)
         ]
         known = [go for go in goes if journal.known(go)]
         begun = [go for go in goes if journal.begun(go) and go not in known]
         if not known and not begun:
+            for other in sorted(journal.path.parent.glob(f"{journal.path.stem.rpartition('-')[0]}-*.jsonl")):
+                if other != journal.path:
+                    self.console.print(f"kept by another agentgen than this, and done again: {other}", soft_wrap=True)
             return
         kept = f"{len(known)} of {len(goes)} finished, {len(begun)} searches begun"
         self.console.print(f"kept in {journal.path}: {kept}", soft_wrap=True)
-        if len(known) == len(goes):
-            return  # nothing new will stand beside it
-        # With a problem that a judge was opened for before, for others may be no problems at all.
+        # Also where nothing is left to do: further goes may have to stand beside these.
         judged = [go for go in known if (found := journal.known(go)) and found.machine]
-        opened = (judged or begun or known)[0].inputs.problem
-        if others := doing.same_machine(self.places[0], opened):
+        problems = dict.fromkeys(go.inputs.problem for go in (*judged, *begun))  # a judge was opened for each before
+        if others := doing.same_machine(self.places[0], problems):
             self.console.print(
                 f"{others} of them were found on another machine, or with other versions, and are done again"
             )
 
     def _journal_file(self, repeat: int, part: str) -> Path:
-        """Returns where an evaluation with these settings is kept until it is finished."""
+        """Returns where an evaluation with these settings, by this very agentgen, is kept until it is finished."""
         said = {
             field.name: str(getattr(self.settings, field.name))
             for field in fields(self.settings)
@@ -124,9 +127,13 @@ class Evaluating:
         }
         kind = device_type(self.places[0])
         options = (self.folder, kind, self.models, self.only, repeat, self.limit_minutes, *([part] if part else []))
-        about = repr((__version__, str(self.dataset.resolve()), said, [str(option) for option in options]))
-        digest = sha256(about.encode()).hexdigest()[:8]
-        return self.settings.results / "runs" / f"eval-{self.dataset.stem}-{digest}.jsonl"
+        about = (str(self.dataset.resolve()), said, [str(option) for option in options])
+        named = f"eval-{self.dataset.stem}-{_short(about)}"
+        return self.settings.results / "runs" / f"{named}-{_short((__version__, code()))}.jsonl"
+
+
+def _short(about: tuple[object, ...]) -> str:
+    return sha256(repr(about).encode()).hexdigest()[:8]
 
 
 def about(report: Report) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def solve(
     roster = priced_models(settings, run)
     with wiring.ledger(settings) as ledger:
         if wiring.is_foreign(problem) and not force:
-            wiring.require_admitted(run.problem, run.device, run.arithmetic)
+            wiring.require_admitted(run.problem, run.device, run.arithmetic, "; --force takes it anyway")
         ledger.create_run(run)
         return carry_out(run, settings, ledger, roster, start_s=start_s, wait=wait, as_json=json)
 

@@ -15,6 +15,8 @@ from agentgen.report import figures
 from agentgen.report.layout import table
 from agentgen.scoring.batch import Report, as_expected
 from agentgen.scoring.evaluators import outcome
+from agentgen.scoring.faults import fault
+from agentgen.scoring.goes import Run
 from agentgen.scoring.summaries import ERROR_RATES, FAST_P
 from agentgen.scoring.verdicts import EAGER
 
@@ -49,13 +51,21 @@ def summary(report: Report) -> dict[str, Any]:
                 "outcome": case.output.outcome,
                 "by": case.output.by,
                 "reasons": case.output.reasons,
-                "as_expected": all(assertion.value for assertion in case.assertions.values()),
+                "as_expected": _as_expected(case),
                 "scores": {name: score.value for name, score in case.scores.items()},
                 "labels": {name: label.value for name, label in case.labels.items()},
             }
             for case in report.cases
         },
         "failures": {failure.name: failure.error_message for failure in report.failures},
+        "evaluator_failures": [
+            {"case": case.name, "evaluator": raised.name, "error": raised.error_message}
+            for case in report.cases
+            for raised in case.evaluator_failures
+        ],
+        "report_evaluator_failures": [
+            {"evaluator": raised.name, "error": raised.error_message} for raised in report.report_evaluator_failures
+        ],
         "rates": {row[0]: _named(t.columns[1:], row[1:]) for t in tables if t.title == ERROR_RATES for row in t.rows},
         "tables": {t.title: [_named(t.columns, row) for row in t.rows] for t in tables if t.title != ERROR_RATES},
         "seconds": stage_seconds(report),
@@ -80,7 +90,7 @@ def _wrong(report: Report) -> Table:
         for raised in case.evaluator_failures:
             wrong.add_row(case.name, f"{raised.name} failed", Text(raised.error_message[:300]))
     for failure in report.failures:
-        wrong.add_row(failure.name, "the machine failed", Text(failure.error_message[:300]))
+        wrong.add_row(failure.name, fault(failure), Text(failure.error_message[:300]))
     for raised in report.report_evaluator_failures:
         wrong.add_row("all", f"{raised.name} failed", Text(raised.error_message[:300]))
     return wrong
@@ -105,6 +115,10 @@ def _runs(report: Report) -> Table:
             )
     shown.caption = "best kernel over best baseline, with the 95% interval; candidates: accepted / evaluated"
     return shown
+
+
+def _as_expected(case: Run) -> bool:
+    return all(assertion.value for assertion in case.assertions.values()) and not case.evaluator_failures
 
 
 def _named(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:

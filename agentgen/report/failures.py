@@ -10,7 +10,9 @@ from rich.text import Text
 from agentgen.report.layout import table
 from agentgen.report.table import SHORT_ID, first_reason
 from agentgen.scoring.batch import Report
+from agentgen.scoring.cases import About, Solve
 from agentgen.scoring.failures import Failure, Refused
+from agentgen.scoring.faults import fault
 from agentgen.scoring.promoted import Keys
 
 Causes = Mapping[str, Sequence[Failure]]
@@ -58,11 +60,14 @@ def causes_json(causes: Causes, known: Keys) -> list[dict[str, object]]:
 
 
 def tried_again(report: Report) -> dict[str, list[str]]:
-    """Returns which of the problems that no model had solved are solved now, and which are not."""
-    again = [case for case in report.cases if case.output.run and case.metadata and case.metadata.past]
+    """Returns which of the problems that no model had solved are solved now, and which are not; with the reason where
+    nobody could say."""
+    again = [case for case in report.cases if case.output.run and _is_past(case.metadata)]
+    failed = [one for one in report.failures if isinstance(one.inputs, Solve) and _is_past(one.metadata)]
+    reasons = [f"{one.name} ({fault(one)}: {' '.join(one.error_message.split())[:200]})" for one in failed]
     return {
         "newly_solved": [case.name for case in again if case.output.accepted],
-        "still_unsolved": [case.name for case in again if not case.output.accepted],
+        "still_unsolved": [*(case.name for case in again if not case.output.accepted), *reasons],
     }
 
 
@@ -71,6 +76,10 @@ def tried_again_line(found: Mapping[str, Sequence[str]]) -> str:
     words = ((name.replace("_", " "), cases) for name, cases in found.items())
     line = "; ".join(f"{name}: {', '.join(cases)}" for name, cases in words if cases)
     return f"{line}\n" if line else ""
+
+
+def _is_past(about: About | None) -> bool:
+    return about is not None and about.past is not None
 
 
 def _promoted(cause: str, known: Keys) -> list[str]:

@@ -40,12 +40,14 @@ class Subject(Record):
 class Solve(Record):
     """A problem to be solved: a search, of which the best kernel counts.
 
-    What is not given is as for `agentgen solve`.
+    What is not given is as for `agentgen solve`, but for arithmetic and effort: these two depend on no settings of
+    whoever evaluates.
     """
 
     problem: Path
     """A problem's folder, or a KernelBench-style file, relative to the dataset's file."""
     arithmetic: Arithmetic | None = None
+    """None: the problem's own."""
     languages: tuple[Language, ...] = ()
     models: tuple[str, ...] = ()
     """Those of the command line come before these, and these before those of the environment. A folder of a recording
@@ -113,6 +115,8 @@ def load(path: Path, root: Path | None = None) -> Cases:
         raise BadInput(f"cannot read the dataset {path}: {getattr(error, 'strerror', None) or error}") from error
     except (ValidationError, ValueError, ExceptionGroup, YAMLError) as error:
         raise BadInput(f"{path} is no dataset of cases: {_reason(error)}") from error
+    if unnamed := [place for place, case in enumerate(found.cases, 1) if not case.name]:
+        raise BadInput(f"{path}: case {unnamed[0]} has no name: give it one, by which it is found again")
     root = path.parent if root is None else root
     files = [root / case.inputs.kernel for case in kernels(found)]
     problems = [root / case.inputs.problem for case in found.cases if isinstance(case.inputs, Solve)]

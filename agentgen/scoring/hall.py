@@ -56,7 +56,9 @@ class Hall:
         self._on_failure = on_failure
         self._limit_s = limit_s
         goes = [
-            journal.visitor(case.name or "", nth, case.inputs) for case in cases.cases for nth in range(1, repeat + 1)
+            journal.visitor(case.name or "", nth, case.inputs, repeat)
+            for case in cases.cases
+            for nth in range(1, repeat + 1)
         ]
         self._to_come: dict[str, deque[Visitor]] = defaultdict(deque)
         for case, visitor in zip((case for case in cases.cases for _ in range(repeat)), goes, strict=True):
@@ -96,8 +98,8 @@ class Hall:
         if not done:
             bench.interrupt()
             await asyncio.wait([future])
-            future.exception()  # whatever it is: it has been looked at
-            raise MachineFailure(f"no verdict within {limit_s:g} s")
+            if future.exception():  # else the verdict came just then
+                raise MachineFailure(f"no verdict within {limit_s:g} s")
         verdict, machine = future.result()
         if machine:
             self.machine = self.machine or machine

@@ -85,13 +85,13 @@ class Journal:
             raise StoreUnavailable(f"the journal {self.path} cannot be written: {error.strerror}") from error
         self._read()  # what somebody wrote who had it until now
 
-    def visitor(self, name: str, nth: int, inputs: Inputs) -> Visitor:
-        """Returns the nth go at a case."""
+    def visitor(self, name: str, nth: int, inputs: Inputs, repeat: int = 1) -> Visitor:
+        """Returns the nth go at a case of so many, called as pydantic-evals calls it in its report."""
         about: dict[str, Any] = {"name": name, "nth": nth, "inputs": inputs.model_dump(mode="json")}
         about["problem"] = [_text(file) for file in _files(self._folder / inputs.problem)]
         if isinstance(inputs, Subject):
             about["source"] = _text(self._folder / inputs.kernel)
-        return Visitor(name if nth == 1 else f"{name}, go {nth}", inputs, content_hash("case", about), nth)
+        return Visitor(name if repeat == 1 else f"{name} [{nth}/{repeat}]", inputs, content_hash("case", about), nth)
 
     def known(self, visitor: Visitor) -> Found | None:
         """Returns what became of a case, where it is finished."""
@@ -144,6 +144,7 @@ class Journal:
                 self._found[key] = what
             else:
                 self._begun[key] = what
+                self._found.pop(key, None)  # it was forgotten: a search that is over does not begin
 
     def _write(self, line: Mapping[str, Any]) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import comb
+from math import comb, exp, fsum, lgamma, log, log1p
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,17 @@ class Rate:
         return ways / comb(all_of, count)
 
     def _at_most(self, p: float) -> float:
-        return sum(comb(self.of, k) * p**k * (1 - p) ** (self.of - k) for k in range(self.count + 1))
+        # In logarithms: of a thousand cases, the ways are more than a float can hold. p is neither 0 nor 1.
+        n = self.of
+        logs = (_log_ways(n, k) + k * log(p) + (n - k) * log1p(-p) for k in range(self.count + 1))
+        return fsum(map(exp, logs))
 
     def _at_least(self, p: float) -> float:
         return 1 - Rate(self.count - 1, self.of)._at_most(p)
+
+
+def _log_ways(n: int, k: int) -> float:
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
 def _root(rising: Callable[[float], float]) -> float:

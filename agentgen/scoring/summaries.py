@@ -1,8 +1,9 @@
 """What is counted over all cases of an evaluation.
 
-Every case is counted, each go of it where there are several; one that the machine failed counts as not solved and is
-shown as a class of its own. Each rate comes with its n, and with an exact 95% interval where there is one go at each
-case: several goes at one problem are no independent draws, and theirs would be too narrow.
+Every case is counted, each go of it where there are several; one that has no verdict counts as not solved and is shown
+as a class of its own (`scoring.faults`). The judge's error rates are of its verdicts, with the number of cases without
+one beside them. Each rate comes with its n, and with an exact 95% interval where there is one go at each case: several
+goes at one problem are no independent draws, and theirs would be too narrow.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pydantic_evals.reporting.analyses import (
 
 from agentgen.records.trial import Outcome
 from agentgen.scoring.evaluators import NO_KERNEL, REFUSED, due, outcome, outcome_due
+from agentgen.scoring.faults import FAULTS, fault
 from agentgen.scoring.metrics import FLOOR, THRESHOLDS, Go, fast_p, geomean, mean_pass_at_k
 from agentgen.scoring.rates import Rate
 from agentgen.scoring.verdicts import EAGER, Searched, Verdict
@@ -33,7 +35,6 @@ from agentgen.scoring.verdicts import EAGER, Searched, Verdict
 Context = ReportEvaluatorContext[Any, Verdict, Any]
 Cells = list[str | int | float | bool | None]
 WORDS = {True: "accepted", False: "refused"}
-MACHINE_FAILED = "machine failed"
 ERROR_RATES = "error rates"
 FAST_P = "fast_p"
 BASELINES = {"the best baseline": None, EAGER: EAGER}
@@ -42,7 +43,7 @@ _RATE = ["count", "of", "share", "95% from", "to"]
 
 @dataclass
 class Confusion(ReportEvaluator[Any, Verdict, Any]):
-    """What was expected against what was found; a case that the machine failed is a column of its own."""
+    """What was expected against what was found; a case that has no verdict is in a column of its own."""
 
     def evaluate(self, ctx: Context) -> ConfusionMatrix:
         """Counts."""
@@ -58,7 +59,7 @@ class Confusion(ReportEvaluator[Any, Verdict, Any]):
 
 @dataclass
 class ErrorRates(ReportEvaluator[Any, Verdict, Any]):
-    """False accepts and false rejects, each with its n and an exact 95% interval."""
+    """False accepts and false rejects, of so many verdicts; beside them, how many cases failed."""
 
     def evaluate(self, ctx: Context) -> TableResult:
         """Counts."""
@@ -66,8 +67,9 @@ class ErrorRates(ReportEvaluator[Any, Verdict, Any]):
         for name, wanted in (("false accepts", False), ("false rejects", True)):
             expected = [case for case in ctx.report.cases if due(case).accepted is wanted]
             rate = Rate(sum(case.output.accepted is not wanted for case in expected), len(expected))
-            rows.append([name, rate.count, rate.of, *rate.interval()])
-        return TableResult(title=ERROR_RATES, columns=["", "count", "of", "95% from", "to"], rows=rows)
+            failed = sum(due(failure).accepted is wanted for failure in ctx.report.failures)
+            rows.append([name, rate.count, rate.of, *_interval(ctx, rate), failed])
+        return TableResult(title=ERROR_RATES, columns=["", "count", "of", "95% from", "to", "failed"], rows=rows)
 
 
 @dataclass
@@ -77,9 +79,9 @@ class OutcomeMatrix(ReportEvaluator[Any, Verdict, Any]):
     def evaluate(self, ctx: Context) -> ConfusionMatrix:
         """Counts; only outcomes that occur are shown."""
         found = [(outcome_due(due(case)), outcome(case.output)) for case in ctx.report.cases]
-        failed = [(outcome_due(due(failure)), MACHINE_FAILED) for failure in ctx.report.failures]
+        failed = [(outcome_due(due(failure)), fault(failure)) for failure in ctx.report.failures]
         pairs = Counter([*found, *failed])
-        known = [*(kind.value for kind in Outcome), NO_KERNEL, REFUSED, MACHINE_FAILED]
+        known = [*(kind.value for kind in Outcome), NO_KERNEL, REFUSED, *FAULTS]
         labels = [label for label in known if any(label in pair for pair in pairs)]
         matrix = [[pairs[row, column] for column in labels] for row in labels]
         return ConfusionMatrix(title="outcome due (rows) against found (columns)", class_labels=labels, matrix=matrix)
@@ -91,8 +93,7 @@ class Outcomes(ReportEvaluator[Any, Verdict, Any]):
 
     def evaluate(self, ctx: Context) -> TableResult:
         """Counts, the most frequent first."""
-        ends = Counter([outcome(case.output) for case in ctx.report.cases])
-        ends.update({MACHINE_FAILED: len(ctx.report.failures)} if ctx.report.failures else {})
+        ends = Counter([*(outcome(case.output) for case in ctx.report.cases), *map(fault, ctx.report.failures)])
         rows: list[Cells] = [[end, *_rate(ctx, Rate(count, ends.total()))] for end, count in ends.most_common()]
         return TableResult(title="outcomes", columns=["outcome", *_RATE], rows=rows)
 
@@ -153,14 +154,15 @@ class PassAtK(ReportEvaluator[Any, Verdict, Any]):
 class PerSolved(ReportEvaluator[Any, Verdict, Any]):
     """What a solved problem costs: all that was spent, also on the unsolved ones, over the number of solved ones.
 
-    Where one amount is not known, as of a go that the machine failed, the whole is not: it is given as far as known.
+    Where one amount is not known, as of a search that failed, the whole is not: it is given as far as known.
     """
 
     def evaluate(self, ctx: Context) -> TableResult:
         """Adds up."""
         runs = [case.output.run for case in ctx.report.cases if case.output.run]
         solved = sum(case.output.accepted for case in ctx.report.cases if case.output.run)
-        of = len(runs) + len(ctx.report.failures)
+        # What is to be solved has no kernel yet; judging one that there is costs no model's answer.
+        of = len(runs) + sum(not hasattr(failure.inputs, "kernel") for failure in ctx.report.failures)
         rows: list[Cells] = []
         for name, amount in _AMOUNTS.items():
             known = [spent for run in runs if (spent := amount(run)) is not None]
@@ -207,8 +209,11 @@ def _faster(found: Verdict | None) -> bool:
 
 
 def _rate(ctx: Context, rate: Rate) -> Cells:
-    interval = (None, None) if ctx.report.case_groups() else rate.interval()
-    return [rate.count, rate.of, rate.share, *interval]
+    return [rate.count, rate.of, rate.share, *_interval(ctx, rate)]
+
+
+def _interval(ctx: Context, rate: Rate) -> tuple[float | None, float | None]:
+    return (None, None) if ctx.report.case_groups() else rate.interval()
 
 
 def _row(case: Any) -> int:

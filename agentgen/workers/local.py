@@ -155,23 +155,36 @@ class Inspector:
     def admit(self, problem: Problem, arithmetic: Arithmetic) -> Admission:
         """Returns what was found. A reference that takes the program down with it is refused for that."""
         with turn(self._device):
+            start = time.monotonic()
+            try:
+                return self._admission(problem, arithmetic)
+            except (JudgeDied, DeviceLost) as error:
+                spent = time.monotonic() - start
+                return Admission(
+                    problem=problem.name,
+                    arithmetic=arithmetic,
+                    device=self._device,
+                    reasons=(f"looking at it failed after {spent:.0f} s: {error}",),
+                    seconds=spent,
+                )
+
+    def look(self, problem: Problem, arithmetic: Arithmetic) -> Admission:
+        """Returns what was found.
+
+        Raises:
+            MachineFailure: the device was lost, or the program that looked died; perhaps not by the reference.
+        """
+        with turn(self._device):
             return self._admission(problem, arithmetic)
 
     def _admission(self, problem: Problem, arithmetic: Arithmetic) -> Admission:
         self._program = self._program or JudgeProgram(self._device)
         message = {"do": "admit", "problem": problem.model_dump(mode="json"), "arithmetic": arithmetic.value}
-        start = time.monotonic()
         try:
             return Admission.model_validate(self._program.ask(message, ADMIT_S)["admission"])
-        except (JudgeDied, DeviceLost) as error:
+        except (JudgeDied, DeviceLost):
             self._close()
-            return Admission(
-                problem=problem.name,
-                arithmetic=arithmetic,
-                device=self._device,
-                reasons=(f"looking at it failed after {time.monotonic() - start:.0f} s: {error}",),
-                seconds=time.monotonic() - start,
-            )
+            raise
 
     def _close(self) -> None:
         if self._program:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import agentgen
-from agentgen.cli.checkout import commit
+from agentgen.cli.checkout import code, commit
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git on the PATH")
 
@@ -45,12 +45,29 @@ def test_a_checkout_of_its_own_has_a_commit_and_tells_whether_it_was_changed(pac
 
 
 @needs_git
+def test_the_text_of_the_package_is_told_apart_whatever_else_is_committed(package: Path) -> None:
+    root = package.parents[1]
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "all")
+    first = code()
+    (root / "report.json").write_text("{}")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "a report")
+    assert code() == first != ""
+    package.write_text("# changed")
+    changed = code()
+    git(root, "commit", "-qam", "changed")
+    assert len({first, changed, code()}) == 3
+
+
+@needs_git
 def test_a_checkout_around_an_installed_package_is_not_its_own(package: Path, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "all")
-    assert commit() is None
+    assert (commit(), code()) == (None, "")
 
 
 def test_without_a_checkout_there_is_none(package: Path) -> None:
-    assert commit() is None
+    assert (commit(), code()) == (None, "")

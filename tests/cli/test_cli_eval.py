@@ -58,6 +58,7 @@ def evaluate(folder: Path, *options: str, model: str = "") -> Ended:
         (("--root", ".", "--repeat", "0"), "--repeat is at least 1"),
         (("--root", ".", "--limit-minutes", "0"), "--limit-minutes more than 0"),
         (("--root", ".", "--limit-minutes", "nan"), "--limit-minutes more than 0"),
+        (("--root", ".", "--limit-minutes", "inf"), "--limit-minutes more than 0, and finite"),
         (("--root", ".", "--only", "nothing"), "has no such case that a cpu could decide"),
         (("--root", ".", "--model", "gpt-none"), "no server for the model gpt-none"),
         (("--root", "nowhere"), "nowhere/exp.py is missing"),

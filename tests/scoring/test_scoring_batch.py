@@ -164,7 +164,9 @@ def test_each_go_has_judges_of_its_own(tmp_path: Path) -> None:
         dataset(tmp_path, ("one", "PASSED", "{accepted: true}"), ("two", "PASSED", "{accepted: true}")),
         Opened(),
     )
-    report = evaluated(path, opened, repeat=3)
+    told: list[str] = []
+    report = evaluated(path, opened, repeat=3, on_verdict=lambda name, _: told.append(name))
+    assert sorted(told) == sorted(case.name for case in report.cases)
     assert [case.name for case in report.cases] == [f"{name} [{nth}/3]" for name in ("one", "two") for nth in (1, 2, 3)]
     assert opened.problems == ["square"] * 3
     assert opened.open == 0
@@ -197,6 +199,8 @@ def test_cases_for_another_device_are_left_out(tmp_path: Path) -> None:
         ("name: x\ncases: [{name: a, inputs: {problem: p, kernel: k}, expected_output: {accept: true}}]", "accept"),
         ("name: x\nevaluators: [Nonsense]\ncases: []", "Nonsense"),
         ("[", "no dataset"),
+        ("name: x\ncases: [{name: a, inputs: {problem: .}}, {inputs: {problem: .}}]", "case 2 has no name"),
+        ("name: x\ncases: [{name: '', inputs: {problem: .}}]", "case 1 has no name"),
         ("name: x\ncases: [{name: a, inputs: {problem: p, kernel: cpp/none.py}}]", "missing"),
     ],
 )

@@ -120,6 +120,8 @@ class Judge:
         if source.startswith("hangs"):
             assert self._stopped.wait(PATIENCE_S), "nobody stopped it"
             raise JudgeDied("it was stopped")
+        if source.startswith("late"):
+            assert self._stopped.wait(PATIENCE_S), "nobody stopped it"
         with house.lock:
             house.judged.append((self._device, source))
         if source.startswith("lost"):
@@ -223,6 +225,14 @@ def test_a_kernel_that_takes_too_long_is_a_failure_and_the_next_has_a_new_judge(
     assert "no verdict within" in report.failures[0].error_message
     assert [case.name for case in report.cases] == ["k1", "k2"]
     assert house.opened["cuda:0"] == ["a", "a"]
+
+
+def test_a_verdict_that_comes_while_the_limit_interrupts_counts(tmp_path: Path) -> None:
+    path = dataset(tmp_path, ("a", "late"), ("a", "# 1"))
+    house = House(meet=False)
+    report = evaluated(path, house, DEVICES[:1], limit_s=0.3)
+    assert ([case.name for case in report.cases], report.failures) == (["k0", "k1"], [])
+    assert house.opened["cuda:0"] == ["a", "a"], "one that a stop has reached answers nobody any more"
 
 
 def test_a_search_is_stopped_with_its_bench(tmp_path: Path) -> None:

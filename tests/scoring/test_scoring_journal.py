@@ -267,3 +267,16 @@ def test_what_is_kept_is_what_was_found(tmp_path: Path) -> None:
     journal.keep(visitor, found)
     read = Journal(tmp_path / "j.jsonl", tmp_path)
     assert (read.known(visitor), read.begun(visitor)) == (found, Begun(run="r", seconds=2.5))
+
+
+def test_a_search_that_was_begun_again_on_this_machine_is_not_forgotten_with_the_one_on_another(tmp_path: Path) -> None:
+    visitor, path = Visitor("a", cases.Solve(problem=Path("p")), "key"), tmp_path / "j.jsonl"
+    first = Journal(path, tmp_path)
+    first.begin(visitor, Begun(run="old"))
+    first.keep(visitor, Found(verdict=Verdict(accepted=True), machine=Judges.machine("another CPU"), seconds=1.0))
+    second = Journal(path, tmp_path)
+    assert second.forget(MACHINE) == 1
+    second.begin(visitor, Begun(run="new"))
+    third = Journal(path, tmp_path)
+    assert third.forget(MACHINE) == 0
+    assert (third.known(visitor), third.begun(visitor)) == (None, Begun(run="new"))

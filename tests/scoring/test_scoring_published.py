@@ -20,7 +20,7 @@ def row(report: batch.Report) -> str:
     machine = about["machine"]
     (rates,) = [analysis for analysis in report.analyses if isinstance(analysis, TableResult)]
     cells = [f"{machine['device']}, torch {machine['torch']}, {about['date']}"]
-    for _, count, of, low, high in rates.rows:
+    for _, count, of, low, high, *_ in rates.rows:
         cells += [str(of), str(count), f"{100 * float(low or 0):.1f}% to {100 * float(high or 0):.1f}%"]
     return f"| {' | '.join(cells)} |"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,14 @@ def test_all_of_n_mirrors_none() -> None:
 def test_one_of_ten_as_in_the_tables() -> None:
     """Clopper-Pearson for 1 of 10 at 95%: 0.0025 to 0.4450."""
     assert Rate(1, 10).interval() == (pytest.approx(0.002529, abs=1e-6), pytest.approx(0.445016, abs=1e-6))
+
+
+@pytest.mark.parametrize("of", [1030, 20_000])
+def test_of_very_many_it_is_as_the_normal_distribution_has_it(of: int) -> None:
+    low, high = Rate(of // 2, of).interval()
+    width = 1.959964 * sqrt(0.25 / of)
+    assert (0.5 - low, high - 0.5) == (pytest.approx(width, rel=0.05), pytest.approx(width, rel=0.05))
+    assert Rate(0, of).interval()[1] == pytest.approx(1 - 0.025 ** (1 / of), abs=1e-9)
 
 
 def test_nothing_says_nothing() -> None:

@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_evals import Case, Dataset
+from made_reports import LOST, column, report_of, table
+from pydantic_evals.evaluators import ReportEvaluatorContext
 from pydantic_evals.reporting.analyses import ConfusionMatrix, LinePlot
 from verdict_records import passed, refused, spent
 from whole import evaluated
 
-from agentgen.errors import BadInput, DeviceLost
+from agentgen.errors import BadInput
 from agentgen.records.trial import Outcome
 from agentgen.report.evaluation import summary
 from agentgen.scoring import batch, cases
-from agentgen.scoring.cases import About, Inputs, Solve
+from agentgen.scoring.cases import Subject
 from agentgen.scoring.journal import Visitor
-from agentgen.scoring.summaries import FastP, Geomean, OutcomeMatrix, Outcomes, PassAtK, PerSolved
+from agentgen.scoring.summaries import ErrorRates, FastP, Geomean, OutcomeMatrix, Outcomes, PassAtK, PerSolved
 from agentgen.scoring.verdicts import Searched, Verdict
 
-LOST: None = None
-"""Stands for a case that the machine fails."""
 FIVE: Mapping[str, Sequence[Verdict | None]] = {
     "fast": [passed(2.0, 3.0)],
     "slow": [passed(0.5, 1.2)],
@@ -36,39 +35,6 @@ ALL_FAILED: Mapping[str, Sequence[Verdict | None]] = {
     "crashed": [refused(Outcome.CRASHED)],
     "lost": [LOST],
 }
-
-
-def report_of(
-    ends: Mapping[str, Sequence[Verdict | None]], *evaluators: Any, wanted: Mapping[str, Verdict] | None = None
-) -> batch.Report:
-    """Returns pydantic-evals' own report of cases that end so, each go at one differently."""
-    left = {name: list(verdicts) for name, verdicts in ends.items()}
-
-    async def end(inputs: Inputs) -> Verdict:
-        found = left[str(inputs.problem)].pop(0)
-        if found is None:
-            raise DeviceLost("the device is gone")
-        return found
-
-    dataset = Dataset[Inputs, Verdict, About](
-        name="made",
-        cases=[
-            Case(name=name, inputs=Solve(problem=Path(name)), expected_output=(wanted or {}).get(name)) for name in ends
-        ],
-        report_evaluators=evaluators,
-    )
-    goes = max(map(len, ends.values()), default=1)
-    report = dataset.evaluate_sync(end, progress=False, max_concurrency=1, repeat=goes)
-    assert not report.report_evaluator_failures
-    return report
-
-
-def table(report: batch.Report, title: str) -> list[dict[str, Any]]:
-    return summary(report)["tables"][title]
-
-
-def column(report: batch.Report, title: str, name: str) -> list[Any]:
-    return [row[name] for row in table(report, title)]
 
 
 # ---- fast_p ----------------------------------------------------------------------------------------------------------
@@ -165,7 +131,7 @@ def test_outcomes_are_counted_with_the_machine_s_own_class() -> None:
         "PASSED": (3, 6),
         "WRONG_VALUES": (1, 6),
         "no kernel": (1, 6),
-        "machine failed": (1, 6),
+        "the machine failed": (1, 6),
     }
 
 
@@ -179,8 +145,29 @@ def test_outcomes_due_are_held_against_those_found() -> None:
     }
     (matrix,) = report_of(FIVE, OutcomeMatrix(), wanted=wanted).analyses
     assert isinstance(matrix, ConfusionMatrix)
-    assert matrix.class_labels == ["PASSED", "CRASHED", "WRONG_VALUES", "refused", "machine failed"]
+    assert matrix.class_labels == ["PASSED", "CRASHED", "WRONG_VALUES", "refused", "the machine failed"]
     assert matrix.matrix == [[2, 0, 0, 0, 1], [0, 0, 1, 0, 0], [0] * 5, [1, 0, 0, 0, 0], [0] * 5]
+
+
+# ---- the judge's errors ----------------------------------------------------------------------------------------------
+
+
+def error_rates(goes: Mapping[str, Sequence[Verdict | None]]) -> dict[str, list[Any]]:
+    """Returns the row of each error, where "wrong" is to be refused and all others accepted."""
+    wanted = {name: Verdict(accepted=name != "wrong") for name in goes}
+    found = summary(report_of(goes, ErrorRates(), wanted=wanted))["rates"]
+    return {name: list(row.values()) for name, row in found.items()}
+
+
+def test_error_rates_show_what_the_machine_failed() -> None:
+    found = error_rates({"wrong": [LOST], "fast": [passed()], "lost": [LOST], "gone": [LOST]})
+    assert found["false accepts"] == [0, 0, 0.0, 1.0, 1]
+    assert found["false rejects"] == [0, 1, 0.0, pytest.approx(0.975), 2]
+
+
+def test_error_rates_of_several_goes_have_no_interval_of_independent_draws() -> None:
+    found = error_rates({"wrong": [passed(), refused(Outcome.CRASHED)], "fast": [passed(), LOST]})
+    assert found == {"false accepts": [1, 2, None, None, 0], "false rejects": [0, 1, None, None, 1]}
 
 
 # ---- cost ------------------------------------------------------------------------------------------------------------
@@ -199,6 +186,15 @@ def test_an_unknown_price_makes_the_whole_unknown(other: Verdict | None) -> None
     usd, *_ = table(report_of({"a": [passed(run=spent(0.5))], "b": [other]}, PerSolved()), "cost")
     assert usd["per solved problem"] is None
     assert (usd["in all, as far as known"], usd["known"], usd["of"]) == (0.5, 1, 2)
+
+
+def test_a_kernel_that_could_not_be_judged_has_no_price() -> None:
+    report = report_of({"a": [passed(run=spent(0.5))], "b": [LOST]})
+    (lost,) = report.failures
+    lost.inputs = Subject(problem=Path("p"), kernel=Path("cpp/k.py"))
+    rows = PerSolved().evaluate(ReportEvaluatorContext(name="made", report=report, experiment_metadata=None)).rows
+    assert [row[5] for row in rows] == [1, 1, 1]
+    assert rows[0][1] == 0.5
 
 
 def test_nothing_solved_has_no_price_per_solved_problem() -> None:
@@ -230,7 +226,7 @@ class Solved:
         self._ends = ends
 
     def __call__(self, _device: str, visitor: Visitor) -> tuple[Verdict, None]:
-        return self._ends[visitor.name.split(",")[0]], None
+        return self._ends[visitor.name.split(" [")[0]], None
 
 
 def dataset(folder: Path, text: str) -> Path:

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from workers_judges import HANGS, REFERENCE, TORCH_S_OWN, gone, judge_of, leaders, problem, processes, scratch
 
+from agentgen import wiring
 from agentgen.errors import DeviceNotFound, JudgeDied, ReferenceInvalid
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
-from agentgen.workers.local import WAIT, LocalJudge, describe
+from agentgen.workers.local import WAIT, Inspector, LocalJudge, describe
 from agentgen.workers.turns import turn
 
 
@@ -68,6 +69,18 @@ def test_a_reference_that_is_invalid_travels_as_what_it_is(temporary: Path) -> N
             judge.target()
         assert gone(temporary)
     assert scratch(temporary) == []
+
+
+@pytest.mark.slow
+def test_who_dies_looking_at_a_problem_is_the_machine_s_fault_before_a_run(
+    temporary: Path,
+) -> None:
+    deadly = problem("import os\n" + REFERENCE.replace("self.layer(x)", "os._exit(1)"))
+    with pytest.raises(JudgeDied):
+        wiring.require_admitted(deadly, "cpu", Arithmetic.FP32)
+    with Inspector("cpu") as inspector:
+        assert "looking at it failed" in inspector.admit(deadly, Arithmetic.FP32).reasons[0]
+    assert gone(temporary)
 
 
 def test_a_judge_evaluates_in_a_process_of_its_own(judge: LocalJudge, temporary: Path) -> None:
