@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from agentgen.records.base import Record
 from agentgen.scoring.batch import Report
 from agentgen.scoring.cases import Solve
-from agentgen.scoring.goes import DUE, Goes, by_case
+from agentgen.scoring.goes import DUE, LONGEST, Goes, by_case
 from agentgen.scoring.rates import Rate
 from agentgen.scoring.times import Times
 
@@ -22,7 +23,7 @@ ALARM: Final = 0.001
 SUSPICION: Final = 0.05
 """How often a case without any change may be done again before that is said of it."""
 CHANCE: Final = 0.05
-"""So rare has a fall to be by chance where a problem is solved anew in every go."""
+"""So rare has a fall to be by chance where a problem is solved anew in every go, over all problems together."""
 OF_A_KIND: Final = ("device_type", "device", "cores", "last_level_cache_bytes", "torch", "triton")
 """What machines share whose times are compared. Not the driver: whether that slows something is to be seen."""
 
@@ -31,12 +32,12 @@ class Kind(StrEnum):
     """What became of a case."""
 
     LOST = "lost"
-    """What was asserted held, and does not any more."""
+    """What was asserted held, and does not any more; or an evaluator raises that did not."""
     CRASHED = "crashed"
     """The machine failed where the case had been done."""
     SLOWER = "slower"
     MISSING = "missing"
-    """A case, or an assertion of all cases, is not there any more."""
+    """A case, or an assertion, is not there any more."""
     GAINED = "gained"
     RECOVERED = "runs again"
     FASTER = "faster"
@@ -80,9 +81,12 @@ def compare(new: Report, old: Report, again: Report | None = None) -> tuple[Chan
     """
     olds, news = by_case(old), by_case(new, *([again] if again else []))
     both = _both(news, olds)
+    chance = CHANCE / max(1, sum(now.solved for _, now in both.values()))
     changes = [
         *_missing(olds, news, new),
-        *(change for name, sides in both.items() for change in _verdicts(name, *sides)),
+        *_unasserted(both),
+        *(change for name, sides in both.items() for change in _verdicts(name, *sides, chance)),
+        *_raised(new, old),
         *_times(both, new, old, by_case(again) if again else {}),
         *(Change(kind=Kind.NEW, case=name, new=news[name].said()) for name in news if name not in olds),
     ]
@@ -118,39 +122,64 @@ def _missing(olds: Mapping[str, Goes], news: Mapping[str, Goes], new: Report) ->
     for name, goes in olds.items():
         if name not in news and (device is None or goes.decidable(device)):
             yield Change(kind=Kind.MISSING, case=name, old=goes.said(), new="no such case")
-    asked = {name for goes in news.values() for name in goes.held}
-    if asked:
-        for name in sorted({name for goes in olds.values() for name in goes.held} - asked):
-            yield Change(kind=Kind.MISSING, case="every case", what=name, new="is asserted no more")
 
 
-def _verdicts(name: str, old: Goes, new: Goes) -> Iterator[Change]:
+def _unasserted(both: Mapping[str, tuple[Goes, Goes]]) -> Iterator[Change]:
+    """Says what is asserted no more of cases that ran: in one line where that is so of all that it was asserted of."""
+    ran = {name: sides for name, sides in both.items() if sides[1].runs}
+    for asserted in sorted({asserted for old, _ in ran.values() for asserted in old.asserted}):
+        had = [name for name, (old, _) in ran.items() if asserted in old.asserted]
+        lost = [name for name in had if asserted not in ran[name][1].held]
+        for name in ["every case"] if len(lost) == len(had) > 1 else lost:
+            yield Change(kind=Kind.MISSING, case=name, what=asserted, new="is asserted no more")
+
+
+def _raised(new: Report, old: Report) -> Iterator[Change]:
+    """Says which evaluators of the whole report raise now."""
+    before = {failed.name for failed in old.report_evaluator_failures}
+    for failed in new.report_evaluator_failures:
+        if failed.name not in before:
+            words = f"raised: {failed.error_message[:LONGEST]}"
+            yield Change(kind=Kind.LOST, case="the whole report", what=failed.name, new=words)
+
+
+def _verdicts(name: str, old: Goes, new: Goes, chance: float) -> Iterator[Change]:
     sides = {"old": old.said(), "new": new.said()}
-    if _fell(old.ran, new.ran, by_chance=False):
+    if _fell(old.ran, new.ran):
         yield Change(kind=Kind.CRASHED, case=name, **sides)
-    elif _fell(new.ran, old.ran, by_chance=False):
+    elif _fell(new.ran, old.ran):
         yield Change(kind=Kind.RECOVERED, case=name, **sides)
+    fell = partial(_fell_beyond, chance=chance) if new.solved else _fell
     for kind, before, after in ((Kind.LOST, old, new), (Kind.GAINED, new, old)):
         fallen = [
             asserted
             for asserted in before.held
-            if asserted in after.held and _fell(before.held[asserted], after.held[asserted], by_chance=new.solved)
+            if asserted in after.held and fell(before.held[asserted], after.held[asserted])
         ]
         # That the verdict is the one that is due is worth a word only where no assertion of the dataset says so.
         if named := [asserted for asserted in fallen if asserted != DUE] or fallen:
             yield Change(kind=kind, case=name, what=", ".join(named), **sides)
+        if kind is Kind.LOST:
+            for raising in (raising for raising in new.raised if raising not in {*old.raised, *fallen}):
+                yield Change(kind=kind, case=name, what=raising, new=f"raised: {new.raised[raising]}")
 
 
-def _fell(before: Rate, after: Rate, *, by_chance: bool) -> bool:
-    """Whether what held does not any more. A kernel's verdict should be the same in every go: what always held must
-    hold always, what held at times must hold at times. A search may fail where it succeeded: of several goes, their
-    number has to tell it from chance."""
+def _fell(before: Rate, after: Rate) -> bool:
+    """Whether what held of a kernel does not any more. Its verdict should be the same in every go: what always held
+    must hold always, what held at times must hold at times."""
     if not before.of or not after.of:
         return False
-    if by_chance and min(before.of, after.of) > 1:
-        return after.fewer_than(before) < CHANCE
     always, at_times = before.count == before.of, before.count > 0
     return (always and after.count < after.of) or (at_times and after.count == 0)
+
+
+def _fell_beyond(before: Rate, after: Rate, chance: float) -> bool:
+    """Whether what held of searches does not any more. One may fail where another succeeded, and their number has to
+    tell it from chance; but what always held and never does now is lost, of however few goes."""
+    if not before.of or not after.of:
+        return False
+    always, never = before.count == before.of, after.count == 0
+    return (always and never) or after.fewer_than(before) < chance
 
 
 def _times(

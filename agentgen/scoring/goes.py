@@ -55,6 +55,17 @@ class Goes:
                 found.setdefault(failed.name, []).append(False)
         return {name: Rate(sum(values), len(values)) for name, values in found.items()}
 
+    @cached_property
+    def asserted(self) -> frozenset[str]:
+        """What is asserted of the case, whether it held or not."""
+        return frozenset(name for run in self.runs for name in run.assertions)
+
+    @cached_property
+    def raised(self) -> dict[str, str]:
+        """Evaluators that raised, and what the first one of each name said."""
+        failed = [failed for run in self.runs for failed in run.evaluator_failures]
+        return {one.name: " ".join(one.error_message.split())[:LONGEST] for one in reversed(failed)}
+
     @property
     def raced(self) -> tuple[Verdict, ...]:
         """Of the goes whose kernel was accepted and timed."""
