@@ -34,7 +34,7 @@ class Kind(StrEnum):
     LOST = "lost"
     """What was asserted held, and does not any more; or an evaluator raises that did not."""
     CRASHED = "crashed"
-    """The machine failed where the case had been done."""
+    """There is no verdict where there was one: the machine failed, say."""
     SLOWER = "slower"
     MISSING = "missing"
     """A case, or an assertion, is not there any more."""
@@ -149,6 +149,8 @@ def _verdicts(name: str, old: Goes, new: Goes, chance: float) -> Iterator[Change
         yield Change(kind=Kind.CRASHED, case=name, **sides)
     elif _fell(new.ran, old.ran):
         yield Change(kind=Kind.RECOVERED, case=name, **sides)
+    if new.waiting:
+        yield Change(kind=Kind.NOT_COMPARED, case=name, what=f"waits for answers in {new.waiting} goes")
     fell = partial(_fell_beyond, chance=chance) if new.solved else _fell
     for kind, before, after in ((Kind.LOST, old, new), (Kind.GAINED, new, old)):
         fallen = [

@@ -167,15 +167,18 @@ def test_an_unsolved_problem_is_said_to_be_one() -> None:
 
 
 def test_a_machine_that_fails_where_it_had_not_is_a_crash() -> None:
-    change = only(compare(report({"a": ["no verdict within 60 s"]}), report({"a": [PASSED]})))
+    change = only(compare(report({"a": ["MachineFailure: no verdict within 60 s"]}), report({"a": [PASSED]})))
     assert change.regression
-    assert change.line == "crashed: a: PASSED -> the machine failed: no verdict within 60 s"
+    assert change.line == "crashed: a: PASSED -> the machine failed: MachineFailure: no verdict within 60 s"
     assert only(compare(report({"a": [PASSED]}), report({"a": ["gone"]}))).kind is Kind.RECOVERED
 
 
 def test_one_failing_go_of_several_is_a_crash() -> None:
-    change = only(compare(report({"a": [PASSED, "gone"]}), report({"a": [PASSED, PASSED]})))
-    assert change.line == "crashed: a: PASSED in 2 of 2 -> PASSED in 1 of 2, the machine failed in 1 of 2: gone"
+    change = only(compare(report({"a": [PASSED, "DeviceLost: gone"]}), report({"a": [PASSED, PASSED]})))
+    assert (
+        change.line
+        == "crashed: a: PASSED in 2 of 2 -> PASSED in 1 of 2, the machine failed in 1 of 2: DeviceLost: gone"
+    )
 
 
 def test_a_removed_case_is_missing_and_a_new_one_is_new() -> None:
