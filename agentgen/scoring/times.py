@@ -23,7 +23,7 @@ from agentgen.records.trial import Speedup, margin
 from agentgen.scoring.goes import Goes
 
 WORTH: Final = 4
-"""So many goes the intervals are worth as witnesses of the variance."""
+"""So many goes the intervals are worth as witnesses of the variance, where all goes are at one kernel."""
 OWN: Final = 2.0
 """Goes at one kernel were seen to scatter by so many of the standard errors that their intervals say."""
 _WIDE: Final = 2 * 1.959964
@@ -39,6 +39,8 @@ class Times:
     new: tuple[Speedup, ...]
     call_us: float
     """Of the kernel, then."""
+    worth: int = WORTH
+    """0 where searches found several kernels: how far those differ, no interval of a race knows."""
 
     @classmethod
     def of(cls, old: Goes, new: Goes) -> Times | None:
@@ -56,7 +58,8 @@ class Times:
             return None
         raced = tuple(one[shared] for one in races)
         call_us = median([race.baseline_us / race.ratio for race in raced[: len(before)]])
-        return cls(shared, raced[: len(before)], raced[len(before) :], call_us)
+        worth = 0 if new.solved and len(kernels) > 1 else WORTH
+        return cls(shared, raced[: len(before)], raced[len(before) :], call_us, worth)
 
     @property
     def change(self) -> float:
@@ -85,14 +88,14 @@ class Times:
 
     @property
     def _freedom(self) -> int:
-        return WORTH + len(self.old) + len(self.new) - 2
+        return self.worth + len(self.old) + len(self.new) - 2
 
     @property
     def _error(self) -> float:
         """Of the difference of the means, of logarithms."""
         interval = median([_error(race) for race in (*self.old, *self.new)])  # one disturbed go widens its own tenfold
         scattered = sum((math.log(race.ratio) - _mean(side)) ** 2 for side in (self.old, self.new) for race in side)
-        variance = (WORTH * (OWN * interval) ** 2 + scattered) / self._freedom
+        variance = (self.worth * (OWN * interval) ** 2 + scattered) / self._freedom
         return math.sqrt(variance * (1 / len(self.old) + 1 / len(self.new)))
 
     def _tail(self, difference: float) -> float:

@@ -6,9 +6,10 @@ import math
 from random import Random
 
 import pytest
-from gate_reports import timed
+from gate_reports import PROBLEM, report, timed
 
 from agentgen.records.trial import Speedup
+from agentgen.scoring.goes import by_case
 from agentgen.scoring.times import Times, student_quantile, student_tail
 
 HALF = 1.959964
@@ -50,6 +51,20 @@ def share_called(scatter: float, own: float, slowdown: float, count: int, level:
 def test_chance_is_called_a_slowdown_no_more_often_than_was_said(count: int, own: float) -> None:
     """Goes scatter by 2%, and their intervals say half of it, as much, or twice as much."""
     assert share_called(0.02, own, 0.0, count, 0.05) < 0.07
+
+
+@pytest.mark.parametrize(("count", "most"), [(2, 0.002), (3, 0.002)])
+def test_searches_that_find_several_kernels_are_no_slower_by_chance(count: int, most: float) -> None:
+    """Their kernels differ by 10%, each of which its race knows to 0.2%."""
+    random = Random(3)
+    called = 0
+    for _ in range(5000):
+        sides = [[timed(2.0 * math.exp(random.gauss(0, 0.1)), kernel=f"k{n}") for n in range(count)] for _ in range(2)]
+        old, new = (by_case(report({"a": side}, inputs=PROBLEM))["a"] for side in sides)
+        times = Times.of(old, new)
+        assert times
+        called += times.slower() < 0.001
+    assert called / 5000 <= most
 
 
 def test_a_slowdown_as_large_as_the_margin_is_none() -> None:
