@@ -14,9 +14,11 @@ from typing import Any, Final
 from agentgen.records.base import Record
 from agentgen.scoring.batch import Report
 from agentgen.scoring.cases import Solve
+from agentgen.scoring.evaluators import outcome_due
 from agentgen.scoring.goes import DUE, LONGEST, Goes, by_case
 from agentgen.scoring.rates import Rate
 from agentgen.scoring.times import Times
+from agentgen.scoring.verdicts import Verdict
 
 ALARM: Final = 0.001
 """How often an evaluation without any change may be called slower somewhere, over all of its cases."""
@@ -25,7 +27,9 @@ SUSPICION: Final = 0.05
 CHANCE: Final = 0.05
 """So rare has a fall to be by chance where a problem is solved anew in every go, over all problems together."""
 OF_A_KIND: Final = ("device_type", "device", "cores", "last_level_cache_bytes", "torch", "triton")
-"""What machines share whose times are compared. Not the driver: whether that slows something is to be seen."""
+"""What machines share whose times are compared. Not the driver: whether that slows a kernel is to be seen."""
+SANDBOX: Final = "sandbox"
+"""What kernels ran in: the same holds of it."""
 
 
 class Kind(StrEnum):
@@ -42,6 +46,8 @@ class Kind(StrEnum):
     RECOVERED = "runs again"
     FASTER = "faster"
     NEW = "new"
+    DUE = "due"
+    """Another verdict is due than then."""
     NOT_COMPARED = "not compared"
 
 
@@ -85,6 +91,7 @@ def compare(new: Report, old: Report, again: Report | None = None) -> tuple[Chan
     changes = [
         *_missing(olds, news, new),
         *_unasserted(both),
+        *_given(news, olds),
         *(change for name, sides in both.items() for change in _verdicts(name, *sides, chance)),
         *_raised(new, old),
         *_times(both, new, old, by_case(again) if again else {}),
@@ -113,8 +120,23 @@ def least_told(new: Report, old: Report, again: Report | None = None) -> dict[st
 
 
 def _both(news: Mapping[str, Goes], olds: Mapping[str, Goes]) -> dict[str, tuple[Goes, Goes]]:
-    """Returns the goes of then and of now at the cases of both."""
-    return {name: (olds[name], news[name]) for name in olds if name in news}
+    """Returns the goes of then and of now at the cases of both to which the same is given."""
+    both = {name: (olds[name], news[name]) for name in olds if name in news}
+    return {name: (old, new) for name, (old, new) in both.items() if old.inputs == new.inputs}
+
+
+def _given(news: Mapping[str, Goes], olds: Mapping[str, Goes]) -> Iterator[Change]:
+    """Says of which cases the dataset says something else than then."""
+    for name, old in olds.items():
+        new = news.get(name)
+        if new and new.inputs != old.inputs:
+            yield Change(kind=Kind.NOT_COMPARED, case=name, what="its inputs changed")
+        elif new and new.due != old.due:
+            yield Change(kind=Kind.DUE, case=name, old=_due(old.due), new=_due(new.due))
+
+
+def _due(verdict: Verdict | None) -> str:
+    return ", ".join((outcome_due(verdict), *verdict.by, *verdict.reasons)) if verdict else "no verdict"
 
 
 def _missing(olds: Mapping[str, Goes], news: Mapping[str, Goes], new: Report) -> Iterator[Change]:
@@ -187,6 +209,7 @@ def _fell_beyond(before: Rate, after: Rate, chance: float) -> bool:
 def _times(
     both: Mapping[str, tuple[Goes, Goes]], new: Report, old: Report, again: Mapping[str, Goes]
 ) -> Iterator[Change]:
+    yield from _untimed(both)
     timed = _timed(both)
     if unlike := _unlike(new, old):
         if timed:
@@ -210,12 +233,27 @@ def _times(
             yield Change(kind=kind, case=name, what=what, old=then, new=now)
 
 
+def _untimed(both: Mapping[str, tuple[Goes, Goes]]) -> Iterator[Change]:
+    """Says of which kernels there were times that nothing can be compared with."""
+    for name, (before, now) in both.items():
+        if before.raced and now.accepted and not now.raced:
+            words = "accepted, and not raced: not compared"
+            yield Change(kind=Kind.MISSING, case=f"times of {name}", old="raced", new=words)
+    if count := sum(before.timed and not before.raced and now.accepted for before, now in both.values()):
+        words = "the baseline was made before races were kept"
+        yield Change(kind=Kind.NOT_COMPARED, case=f"times of {count} of {len(both)} cases", what=words)
+
+
 def _timed(both: Mapping[str, tuple[Goes, Goes]]) -> dict[str, Times]:
     return {name: times for name, sides in both.items() if (times := Times.of(*sides))}
 
 
 def _unlike(new: Report, old: Report) -> tuple[str, ...]:
-    """Returns what tells the machines of two reports apart, of the old one first; empty: nothing does."""
-    machines: list[dict[str, Any]] = [(one.experiment_metadata or {}).get("machine") or {} for one in (old, new)]
-    apart = [field for field in OF_A_KIND if machines[0].get(field) != machines[1].get(field)]
+    """Returns what tells the machines of two reports apart, of the old one first; empty: nothing does. Machines that
+    nobody knows are not alike."""
+    both: list[dict[str, Any]] = [one.experiment_metadata or {} for one in (old, new)]
+    if not all(about.get("machine") for about in both):
+        return tuple(about["machine"].get("device", "?") if about.get("machine") else "no machine" for about in both)
+    machines = [{**about["machine"], SANDBOX: about.get(SANDBOX)} for about in both]
+    apart = [field for field in (*OF_A_KIND, SANDBOX) if machines[0].get(field) != machines[1].get(field)]
     return tuple(", ".join(f"{field} {machine.get(field)}" for field in apart) for machine in machines if apart)

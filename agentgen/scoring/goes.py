@@ -36,7 +36,17 @@ class Goes:
     @property
     def solved(self) -> bool:
         """Whether it is a problem that was to be solved, and no kernel to be judged."""
-        return isinstance(self._first.inputs, Solve)
+        return isinstance(self.inputs, Solve)
+
+    @property
+    def inputs(self) -> Inputs:
+        """What was given."""
+        return self._first.inputs
+
+    @property
+    def due(self) -> Verdict | None:
+        """The verdict that is due; None: the dataset does not say."""
+        return self._first.expected_output
 
     @property
     def ran(self) -> Rate:
@@ -76,6 +86,16 @@ class Goes:
     def raced(self) -> tuple[Verdict, ...]:
         """Of the goes whose kernel was accepted and timed."""
         return tuple(run.output for run in self.runs if run.output.accepted and run.output.races)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a kernel was accepted in any of them."""
+        return any(run.output.accepted for run in self.runs)
+
+    @property
+    def timed(self) -> bool:
+        """Whether there are times, though perhaps no races: reports did not always keep those."""
+        return any(run.output.accepted and run.output.median_us is not None for run in self.runs)
 
     def decidable(self, device: DeviceType) -> bool:
         """Whether a kind of device can do it."""
