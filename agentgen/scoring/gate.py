@@ -111,8 +111,8 @@ def suspects(new: Report, old: Report) -> tuple[str, ...]:
 
 
 def least_told(new: Report, old: Report, again: Report | None = None) -> dict[str, float]:
-    """Returns the smallest slowdown that would have been told from chance, of each case whose times are compared: 0.05
-    is slower by 5%."""
+    """Returns the smallest slowdown that is told from chance nine times in ten, of each case whose times are compared:
+    0.05 is slower by 5%."""
     if _unlike(new, old):
         return {}
     timed = _timed(_both(by_case(new, *([again] if again else [])), by_case(old)))

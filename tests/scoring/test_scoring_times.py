@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from random import Random
+from statistics import fmean
 
 import pytest
 from gate_reports import PROBLEM, report, timed
@@ -76,14 +77,16 @@ def test_five_per_cent_is_told(scatter: float, count: int) -> None:
     assert share_called(scatter, scatter, 0.05, count, 0.001) > 0.95
 
 
-def test_what_is_said_to_be_told_is_told() -> None:
+@pytest.mark.parametrize("count", [1, 3, 8])
+@pytest.mark.parametrize("level", [0.001, 0.00001])
+def test_what_is_said_to_be_told_is_told_nine_times_in_ten(count: int, level: float) -> None:
+    """Goes scatter by twice what their intervals say; the slowdown is the one that is said on the average."""
     random = Random(2)
-    old = goes(random, 3, 2.0, 0.003, 0.003)
-    least = Times("eager", old, old, 500.0).least(0.001)
-    for share, told in ((1.02, True), (0.98, False)):
-        factor = 1 + share * least
-        new = tuple(timed(race.ratio / factor, HALF * 0.003).races[0] for race in old)
-        assert (Times("eager", old, new, 500.0).slower() < 0.001) is told
+    least = []
+    for _ in range(300):
+        old, new = (goes(random, count, 2.0, 0.02, 0.01) for _ in range(2))
+        least.append(Times("eager", old, new, 500.0).least(level))
+    assert 0.86 < share_called(0.02, 0.01, fmean(least), count, level) < 0.98
 
 
 def test_the_margin_of_a_short_call_is_larger() -> None:
