@@ -21,7 +21,8 @@ from agentgen.scoring.times import Times
 from agentgen.scoring.verdicts import Verdict
 
 ALARM: Final = 0.001
-"""How often an evaluation without any change may be called slower somewhere, over all of its cases."""
+"""How often an evaluation without any change may be called slower somewhere, over all of its cases, where goes are
+independent."""
 SUSPICION: Final = 0.05
 """How often a case without any change may be done again before that is said of it."""
 CHANCE: Final = 0.05
