@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,9 @@ from cli_program import agentgen_program
 from pydantic_evals.reporting import EvaluationReport, ReportCaseFailure
 from rich.console import Console
 
+from agentgen.cli import eval as command
 from agentgen.cli.baseline import Baseline, opened
+from agentgen.cli.tally import Tally
 from agentgen.errors import BadInput, MachineFailure
 from agentgen.report.changes import Compared
 from agentgen.scoring import batch
@@ -145,6 +149,44 @@ def test_a_disk_that_is_full_loses_nothing_that_was_found(tmp_path: Path) -> Non
     code, told = baseline.settled(report(), lambda old: Compared(old, (), {}), Console(quiet=True))
     assert (code, told["regression"]) == (2, False)
     assert "cannot be written" in told["error"]
+
+
+class Rehearsed:
+    """An evaluation that finds nothing wrong, while something happens to the place of its baseline."""
+
+    def __init__(self, happens: Callable[[], None]) -> None:
+        self._happens = happens
+        self.console = Console(quiet=True)
+        self.ended = False
+
+    def begun(self, *_: object) -> Rehearsed:
+        return self
+
+    def __call__(self, *_: object) -> tuple[Report, Tally]:
+        self._happens()
+        return report(), Tally(self.console, 0)
+
+    def end(self, _: Tally) -> None:
+        self.ended = True
+
+
+@pytest.mark.parametrize(("fails", "code"), [(True, 2), (False, 0)])
+def test_what_is_kept_is_removed_once_the_baseline_is_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fails: bool,
+    code: int,
+) -> None:
+    path, case = tmp_path / "b.json", "{name: a, inputs: {problem: .}, metadata: {devices: [cpu]}}"
+    (tmp_path / "small.yaml").write_text(f"name: small\ncases: [{case}]\n")
+    evaluating = Rehearsed(path.mkdir if fails else lambda: None)
+    monkeypatch.setattr(command, "Evaluating", evaluating.begun)
+    found = command.evaluate(tmp_path / "small.yaml", device="cpu", baseline=path, update_baseline=True, json=True)
+    assert found == code
+    told = json.loads(capsys.readouterr().out)
+    assert (told["dataset"], told["as_expected"], "error" in told) == ("small", True, fails)
+    assert evaluating.ended is not fails
 
 
 def test_the_command_line_refuses_before_anything_is_judged(tmp_path: Path) -> None:
