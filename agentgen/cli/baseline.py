@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_evals.reporting import ReportCase, ReportCaseFailure
+from rich.console import Console
 
+from agentgen.cli.solve import WAITING
+from agentgen.cli.tally import UNEXPECTED
 from agentgen.errors import BadInput, MachineFailure
+from agentgen.report.changes import Compared
 from agentgen.scoring import batch
 from agentgen.scoring.batch import Report
+from agentgen.scoring.goes import may_pass, waits
 
 
 @dataclass(frozen=True)
@@ -23,19 +30,49 @@ class Baseline:
     """None: it is to be written for the first time."""
     update: bool
 
+    def settled(
+        self, report: Report, compared_with: Callable[[Report], Compared], console: Console
+    ) -> tuple[int, dict[str, Any]]:
+        """Compares a report, and writes it where that was asked for.
+
+        Returns:
+            The exit code, and what programs are told: also of a baseline that could not be written, for what was found
+            is not lost with that.
+        """
+        waiting = [failure for failure in report.failures if waits(failure)]
+        if waiting and len(waiting) == len(report.failures):
+            console.print(f"not compared with {self.path} before all is answered", soft_wrap=True)
+            return WAITING, {}
+        code, told = 0, dict[str, Any]()
+        if self.report:
+            compared = compared_with(self.report)
+            console.print(compared.shown(), soft_wrap=True)  # a change is one line, in a log as well
+            code = UNEXPECTED if compared.regression else WAITING if waiting else 0
+            told = compared.summary()
+        try:
+            if words := self.written(report):
+                console.print(words, soft_wrap=True)
+                code = 0
+        except MachineFailure as error:
+            console.print(f"agentgen: {error}", soft_wrap=True)
+            return error.exit_code, {**told, "error": str(error), "exit_code": error.exit_code}
+        return code, told
+
     def written(self, report: Report) -> str:
         """Puts a report in its place, where that was asked for, and says so.
 
         Raises:
-            MachineFailure: the report is not whole: cases would never be missed again.
+            MachineFailure: it cannot be written; or a case has no verdict that may have one the next time, and nobody
+                would miss it again. What fails every time is a finding like any other.
         """
         if not self.update:
             return ""
-        if report.failures:
-            count = len(report.failures)
+        if holes := [failure for failure in report.failures if may_pass(failure)]:
+            more = f", and {len(holes) - 1} more" if holes[1:] else ""
+            reason = " ".join(holes[0].error_message.split())
             raise MachineFailure(
-                f"{self.path} stays as it is: the machine failed {count} of the cases. Evaluate again, or write one "
-                "with holes by --save"
+                f"{self.path} stays as it is: no verdict yet on {holes[0].name}{more}: {reason}. The same command "
+                "tries that again; --save writes a report with holes"
             )
         batch.save(report, self.path)
         return f"written: {self.path}"
@@ -62,12 +99,21 @@ def opened(path: Path | None, *, update: bool, save: Path | None, only: Sequence
         raise BadInput("--update-baseline with --only would take all other cases out of the baseline")
     if save and save.resolve() == path.resolve():
         raise BadInput("--save and --baseline are one file: --update-baseline writes it, once it has been compared")
+    if update:
+        _require_writable(path)
     if update and not path.exists():
         return Baseline(path, None, update)
     report = _read(path)
     if report.name != dataset:
         raise BadInput(f"{path} is a report of the dataset {report.name!r}, not of {dataset!r}")
     return Baseline(path, _restricted(report, only) if only else report, update)
+
+
+def _require_writable(path: Path) -> None:
+    """Raises BadInput where a report could not be written: that is no news for the end of an evaluation."""
+    folder = next(folder for folder in path.resolve().parents if folder.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise BadInput(f"the baseline {path} cannot be written: {folder} is no folder that you can write to")
 
 
 def _read(path: Path) -> Report:

@@ -15,8 +15,6 @@ from agentgen.cli.answer import answer
 from agentgen.cli.evaluating import Evaluating
 from agentgen.cli.options import Devices, Json, Models, Sandbox
 from agentgen.cli.screen import screen
-from agentgen.cli.solve import WAITING
-from agentgen.cli.tally import UNEXPECTED
 from agentgen.config import Layer
 from agentgen.errors import BadInput
 from agentgen.records.problem import DeviceType
@@ -44,7 +42,12 @@ BaselineFile = Annotated[
     ),
 ]
 UpdateBaseline = Annotated[
-    bool, Parameter(negative="", show_default=False, help="Then write the new report over it, and exit 0.")
+    bool,
+    Parameter(
+        negative="",
+        show_default=False,
+        help="Then write the new report over it, and exit 0; 2 where it has holes that the next attempt may fill.",
+    ),
 ]
 
 
@@ -87,16 +90,13 @@ def evaluate(
         batch.save(report, save)
     console.print(evaluation(report))
     console.print(tried_again_line(again := tried_again(report)), end="")
-    code, compared = tally.exit_code(report), None
-    if kept and kept.report and code != WAITING:
-        compared = evaluating.compared(report, kept.report, chosen)
-        console.print(compared.shown(), soft_wrap=True)  # a change is one line, in a log as well
-        code = UNEXPECTED if compared.regression and not update_baseline else 0
-    evaluating.end(tally)
-    if kept and code != WAITING and (words := kept.written(report)):
-        console.print(words)
+    code, told = tally.exit_code(report), {}
+    if kept:
+        code, told = kept.settled(report, lambda old: evaluating.compared(report, old, chosen), console)
+    if "error" not in told or tally.may_go_on:  # what could not be written is not lost
+        evaluating.end(tally)
     if json:
-        answer(summary(report) | again | (compared.summary() if compared else {}))
+        answer(summary(report) | again | told)
     return code
 
 

@@ -91,7 +91,11 @@ class Evaluating:
         except KeyboardInterrupt as error:
             error.add_note("what is finished is kept; the same command goes on where it was, without --fresh")
             raise
-        report.experiment_metadata = {**(report.experiment_metadata or {}), **about(report)}
+        report.experiment_metadata = {
+            **(report.experiment_metadata or {}),
+            **about(report),
+            gate.SANDBOX: self.settings.sandbox,
+        }
         return report
 
     def _recall(self, journal: Journal, doing: Doing, chosen: Cases, repeat: int) -> None:

@@ -20,7 +20,7 @@ class Compared:
     old: Report
     changes: tuple[Change, ...]
     least_told: Mapping[str, float]
-    """Of each case whose times were compared: the smallest slowdown that would have been told from chance."""
+    """Of each case whose times were compared: the smallest slowdown that is told from chance nine times in ten."""
 
     @property
     def regression(self) -> bool:
@@ -35,7 +35,8 @@ class Compared:
             ends = f"{100 * min(least.values()):.1f}%"
             if len(least) > 1:
                 ends += f" to {100 * least[widest]:.1f}% ({widest})"
-            lines.append(Text(f"times of {len(least)} cases compared; told from chance: slowdowns from {ends} on"))
+            told = f"told from chance nine times in ten: slowdowns from {ends} on"
+            lines.append(Text(f"times of {len(least)} cases compared; {told}"))
         count = sum(change.regression for change in self.changes)
         words = "no regression" if count == 0 else "1 regression" if count == 1 else f"{count} regressions"
         return Group(*lines, Text(f"against the baseline{_origin(self.old)}: {words}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -69,14 +70,24 @@ def as_expected(report: Report) -> bool:
 
 
 def save(report: Report, path: Path) -> None:
-    """Writes a report as JSON.
+    """Writes a report as JSON, in the place of another one once it is whole.
 
     Raises:
         StoreUnavailable: it cannot be written.
     """
+    written = _ADAPTER.dump_json(report, indent=1) + b"\n"
+    target = path.resolve()  # what a link leads to is replaced, and not the link
+    part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_ADAPTER.dump_json(report, indent=1) + b"\n")
+        if target.exists() and not target.is_file():  # a pipe, or a terminal
+            target.write_bytes(written)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.write_bytes(written)
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise StoreUnavailable(f"the report cannot be written to {path}: {error.strerror or error}") from error
 

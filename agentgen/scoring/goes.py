@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic_evals.reporting import ReportCase, ReportCaseFailure
 
+from agentgen.errors import MachineFailure, ModelUnavailable, ReplyPending
 from agentgen.records.problem import DeviceType
 from agentgen.scoring.batch import Report
 from agentgen.scoring.cases import About, Inputs, Solve
@@ -30,17 +31,32 @@ class Goes:
 
     runs: tuple[Run, ...]
     failures: tuple[Failure, ...]
-    """Goes in which the machine failed."""
+    """Goes that came to no verdict: the machine failed, a problem cannot be judged, nobody has answered yet."""
 
     @property
     def solved(self) -> bool:
         """Whether it is a problem that was to be solved, and no kernel to be judged."""
-        return isinstance(self._first.inputs, Solve)
+        return isinstance(self.inputs, Solve)
+
+    @property
+    def inputs(self) -> Inputs:
+        """What was given."""
+        return self._first.inputs
+
+    @property
+    def due(self) -> Verdict | None:
+        """The verdict that is due; None: the dataset does not say."""
+        return self._first.expected_output
 
     @property
     def ran(self) -> Rate:
-        """Goes in which the machine did not fail."""
-        return Rate(len(self.runs), len(self.runs) + len(self.failures))
+        """Goes that came to a verdict; those that wait for an answer are neither here nor there."""
+        return Rate(len(self.runs), len(self.runs) + len(self.failures) - self.waiting)
+
+    @property
+    def waiting(self) -> int:
+        """How many of them wait for an answer."""
+        return sum(waits(failure) for failure in self.failures)
 
     @cached_property
     def held(self) -> dict[str, Rate]:
@@ -55,10 +71,31 @@ class Goes:
                 found.setdefault(failed.name, []).append(False)
         return {name: Rate(sum(values), len(values)) for name, values in found.items()}
 
+    @cached_property
+    def asserted(self) -> frozenset[str]:
+        """What is asserted of the case, whether it held or not."""
+        return frozenset(name for run in self.runs for name in run.assertions)
+
+    @cached_property
+    def raised(self) -> dict[str, str]:
+        """Evaluators that raised, and what the first one of each name said."""
+        failed = [failed for run in self.runs for failed in run.evaluator_failures]
+        return {one.name: " ".join(one.error_message.split())[:LONGEST] for one in reversed(failed)}
+
     @property
     def raced(self) -> tuple[Verdict, ...]:
         """Of the goes whose kernel was accepted and timed."""
         return tuple(run.output for run in self.runs if run.output.accepted and run.output.races)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a kernel was accepted in any of them."""
+        return any(run.output.accepted for run in self.runs)
+
+    @property
+    def timed(self) -> bool:
+        """Whether there are times, though perhaps no races: reports did not always keep those."""
+        return any(run.output.accepted and run.output.median_us is not None for run in self.runs)
 
     def decidable(self, device: DeviceType) -> bool:
         """Whether a kind of device can do it."""
@@ -68,7 +105,7 @@ class Goes:
     def said(self) -> str:
         """Returns what came of it, with the first reason that there is."""
         outcomes = [str(run.output.outcome or "unsolved") for run in self.runs]
-        outcomes += ["the machine failed"] * len(self.failures)
+        outcomes += [_words(failure) for failure in self.failures]
         counted = Counter(outcomes)
         many = len(outcomes) > 1
         words = ", ".join(f"{outcome} in {n} of {len(outcomes)}" if many else outcome for outcome, n in counted.items())
@@ -79,6 +116,26 @@ class Goes:
     @property
     def _first(self) -> Run | Failure:
         return (*self.runs, *self.failures)[0]
+
+
+def waits(failure: Failure) -> bool:
+    """Whether nothing is missing but an answer."""
+    return _is(failure, ReplyPending)
+
+
+def may_pass(failure: Failure) -> bool:
+    """Whether the next attempt may come to a verdict; anything else fails again."""
+    return _is(failure, MachineFailure, ModelUnavailable, ReplyPending)
+
+
+def _words(failure: Failure) -> str:
+    return "the machine failed" if _is(failure, MachineFailure) else "waits" if waits(failure) else "no verdict"
+
+
+def _is(failure: Failure, *kinds: type[Exception]) -> bool:
+    """Whether an exception of these kinds, or of those below them, ended it: a report has the names."""
+    name = failure.error_message.partition(":")[0]
+    return any(kind.__name__ == name or _is(failure, *kind.__subclasses__()) for kind in kinds)
 
 
 def by_case(*reports: Report) -> dict[str, Goes]:

@@ -23,9 +23,11 @@ from agentgen.records.trial import Speedup, margin
 from agentgen.scoring.goes import Goes
 
 WORTH: Final = 4
-"""So many goes the intervals are worth as witnesses of the variance."""
+"""So many goes the intervals are worth as witnesses of the variance, where all goes are at one kernel."""
 OWN: Final = 2.0
 """Goes at one kernel were seen to scatter by so many of the standard errors that their intervals say."""
+MISSED: Final = 0.1
+"""How often a slowdown may be missed that is said to be told."""
 _WIDE: Final = 2 * 1.959964
 """Standard errors that a 95% interval is wide."""
 
@@ -39,6 +41,8 @@ class Times:
     new: tuple[Speedup, ...]
     call_us: float
     """Of the kernel, then."""
+    worth: int = WORTH
+    """0 where searches found several kernels: how far those differ, no interval of a race knows."""
 
     @classmethod
     def of(cls, old: Goes, new: Goes) -> Times | None:
@@ -56,7 +60,8 @@ class Times:
             return None
         raced = tuple(one[shared] for one in races)
         call_us = median([race.baseline_us / race.ratio for race in raced[: len(before)]])
-        return cls(shared, raced[: len(before)], raced[len(before) :], call_us)
+        worth = 0 if new.solved and len(kernels) > 1 else WORTH
+        return cls(shared, raced[: len(before)], raced[len(before) :], call_us, worth)
 
     @property
     def change(self) -> float:
@@ -72,8 +77,12 @@ class Times:
         return self._tail(_mean(self.new) - _mean(self.old))
 
     def least(self, level: float) -> float:
-        """Returns the smallest slowdown that would have been found, as `change`."""
-        return math.exp(self._margin + self._error * student_quantile(level, self._freedom)) - 1
+        """Returns the smallest slowdown that would be found nine times in ten, as `change`: about, for goes scatter by
+        chance, and so does what their scatter is taken for."""
+        quantile = student_quantile(level, self._freedom)
+        scatter = math.sqrt(1 + quantile**2 * (self._freedom - self.worth) / (2 * self._freedom**2))
+        wide = quantile + student_quantile(MISSED, self._freedom) * scatter
+        return math.exp(self._margin + self._error * wide) - 1
 
     def said(self) -> tuple[str, str]:
         """Returns both sides in words."""
@@ -85,14 +94,14 @@ class Times:
 
     @property
     def _freedom(self) -> int:
-        return WORTH + len(self.old) + len(self.new) - 2
+        return self.worth + len(self.old) + len(self.new) - 2
 
     @property
     def _error(self) -> float:
         """Of the difference of the means, of logarithms."""
         interval = median([_error(race) for race in (*self.old, *self.new)])  # one disturbed go widens its own tenfold
         scattered = sum((math.log(race.ratio) - _mean(side)) ** 2 for side in (self.old, self.new) for race in side)
-        variance = (WORTH * (OWN * interval) ** 2 + scattered) / self._freedom
+        variance = (self.worth * (OWN * interval) ** 2 + scattered) / self._freedom
         return math.sqrt(variance * (1 / len(self.old) + 1 / len(self.new)))
 
     def _tail(self, difference: float) -> float:

@@ -45,7 +45,9 @@ def judged(name: str, ratio: float) -> ReportCase[Inputs, Verdict, About]:
 
 
 def report(found: Sequence[tuple[str, float]]) -> Report:
-    return EvaluationReport(name="small", cases=[judged(name, ratio) for name, ratio in found])
+    about = {"machine": {"device": "a CPU"}}
+    cases = [judged(name, ratio) for name, ratio in found]
+    return EvaluationReport(name="small", cases=cases, experiment_metadata=about)
 
 
 def dataset() -> Cases:

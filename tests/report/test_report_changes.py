@@ -40,7 +40,7 @@ def test_each_change_is_one_line_and_the_last_word_counts_regressions() -> None:
 
 def test_it_says_how_small_a_slowdown_would_have_been_told() -> None:
     assert shown(Compared(old(), (), {"a": 0.021, "b": 0.203})) == [
-        "times of 2 cases compared; told from chance: slowdowns from 2.1% to 20.3% (b) on",
+        "times of 2 cases compared; told from chance nine times in ten: slowdowns from 2.1% to 20.3% (b) on",
         "against the baseline: no regression",
     ]
     assert "slowdowns from 2.1% on" in shown(Compared(old(), (), {"a": 0.021}))[0]

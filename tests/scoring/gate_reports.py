@@ -62,6 +62,7 @@ def report(
     raising: tuple[str, ...] = (),
     devices: tuple[Any, ...] = ("cpu",),
     machine: dict[str, Any] | None = MACHINE,
+    sandbox: str | None = "jail",
 ) -> Report:
     """Returns the report of a dataset: for each case, what came of its goes.
 
@@ -73,8 +74,11 @@ def report(
         raising: Evaluators that raised.
         devices: Where the cases can be decided.
         machine: Where it was.
+        sandbox: What the kernels ran in.
     """
-    whole: Report = EvaluationReport(name="small", cases=[], experiment_metadata={"machine": machine})
+    whole: Report = EvaluationReport(
+        name="small", cases=[], experiment_metadata={"machine": machine, "sandbox": sandbox}
+    )
     expected = None if due is None else Verdict(accepted=due)
     about = About(devices=devices)
     for name, goes in found.items():

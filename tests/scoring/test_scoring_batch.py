@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from whole import evaluated
 
-from agentgen.errors import BadInput, DeviceLost
+from agentgen.errors import BadInput, DeviceLost, StoreUnavailable
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Check, Depth, Outcome, Trial
 from agentgen.report.evaluation import stage_seconds, summary
 from agentgen.scoring import batch, cases
+from agentgen.scoring.batch import Report
 
 HEAD = """
 name: small
@@ -178,6 +179,23 @@ def test_a_report_is_kept_whole_and_names_no_folder_of_this_machine(tmp_path: Pa
     batch.save(report, kept)
     assert summary(batch.read(kept)) == summary(report)
     assert str(tmp_path) not in kept.read_text()
+
+
+def test_what_was_kept_stays_whole_until_the_new_report_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kept").write_text("old")
+    (tmp_path / "link").symlink_to("kept")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", full)
+        with pytest.raises(StoreUnavailable, match="No space left"):
+            batch.save(Report(name="r", cases=[]), tmp_path / "link")
+    assert (tmp_path / "kept").read_text() == "old"
+    batch.save(Report(name="r", cases=[]), tmp_path / "link")
+    assert batch.read(tmp_path / "kept").name == "r"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "link"]
 
 
 def test_seconds_are_those_of_accepted_kernels(tmp_path: Path) -> None:
