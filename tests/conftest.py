@@ -35,9 +35,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium, the system's own."""
+    """A headless Chromium, the system's own. For a module: as long as it lives, playwright's event loop runs in this
+    thread, and nobody else's can."""
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[dev]'")
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
