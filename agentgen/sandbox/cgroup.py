@@ -105,14 +105,15 @@ def enter(group: Iterable[Path]) -> None:
 
 
 def sweep(places: Iterable[Path]) -> None:
-    """Removes groups whose judge or zygote is gone, with all in them. Those of other process namespaces are left
-    alone: whether theirs live cannot be seen from here."""
+    """Removes groups whose judge or zygote is gone, with all in them but a zygote: that of a judge which was killed is
+    removing its guests' folder at that moment (which stayed, where a judge beside it started then; seen in CI). Groups
+    of other process namespaces are left alone: whether theirs live cannot be seen from here."""
     for place in places:
         for folder in place.glob("agentgen-*"):
             if named := _NAME.fullmatch(folder.name):
                 judge, namespace, zygote = map(int, named.groups())
                 if namespace == _namespace() and not (_alive(judge) and _alive(zygote)):
-                    _remove(folder)
+                    _remove(folder, spared=zygote)
 
 
 def _place(home: Home) -> Path:

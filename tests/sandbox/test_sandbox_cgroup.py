@@ -163,8 +163,8 @@ def test_close_leaves_no_group(sandbox: ProcessSandbox) -> None:
     assert not any(list(place.glob(ours)) for place in places)
 
 
-@pytest.mark.parametrize("whose", ["judge", "zygote"])
-def test_groups_whose_judge_or_zygote_was_killed_are_removed_with_all_that_is_in_them(whose: str) -> None:
+@pytest.mark.parametrize("killed", ["zygote", "judge, then zygote"])
+def test_groups_whose_zygote_was_killed_are_removed_with_all_that_is_in_them(killed: str) -> None:
     # The shell stands for a judge: it waits for the program, whose parent it is.
     process = subprocess.Popen(
         ["sh", "-c", '"$0" -c "$1"; :', sys.executable, SMALL_ZYGOTE],
@@ -184,8 +184,14 @@ def test_groups_whose_judge_or_zygote_was_killed_are_removed_with_all_that_is_in
     places = {folder.parent for folder in folders}
     sweep(places)
     assert all(folder.exists() for folder in folders), "both live"
-    os.kill(int(judge if whose == "judge" else zygote), 9)
+    if "judge" in killed:
+        os.kill(int(judge), 9)
+        process.wait()
+        sweep(places)
+        assert all(inside(folder) == {int(zygote), int(child)} for folder in folders), "it cleans up by itself"
+    os.kill(int(zygote), 9)
     process.wait()
+    assert gone([int(zygote)])
     sweep(places)
     assert not any(folder.exists() for folder in folders)
     assert gone([int(zygote), int(child)])
