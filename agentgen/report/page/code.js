@@ -99,3 +99,14 @@ function listing(source) {
   const cut = all.length - shown.length;
   return el("pre", { class: "code", tabindex: "0" }, body, cut > 0 ? `… ${cut} more lines` : "");
 }
+
+// A source, with a button that copies it as it is.
+function whole(source) {
+  const copy = el("button", { type: "button", class: "chip" }, "copy");
+  copy.addEventListener("click", async () => {
+    try { await navigator.clipboard.writeText(source); copy.textContent = "copied"; } catch { copy.textContent = "the browser does not allow it"; }
+  });
+  const odd = UNSEEN.test(source.replace(/[\n\t]/g, ""));
+  return [el("p", { class: "bar" }, copy, ` ${source.split("\n").length} lines`,
+    odd ? el("b", { class: "warn" }, " has characters that cannot be seen; they are spelt out here") : ""), listing(source)];
+}
