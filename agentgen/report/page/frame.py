@@ -24,6 +24,7 @@ from agentgen import __version__
 from agentgen.report import figures
 from agentgen.report.page.outcome import FAMILIES
 from agentgen.report.page.text import visible
+from agentgen.report.unseen import JAVASCRIPT
 
 HERE: Final = Path(__file__).parent
 
@@ -58,7 +59,8 @@ def frame(folder: Path, styles: Sequence[str], scripts: Sequence[str]) -> Frame:
         styles: in their order.
         scripts: likewise.
     """
-    return Frame(_environment(folder), _joined(folder, styles), _joined(folder, scripts))
+    script = f'"use strict";\nconst UNSEEN = {JAVASCRIPT};\n{_joined(folder, scripts)}'
+    return Frame(_environment(folder), _joined(folder, styles), script)
 
 
 def safe_json(text: str) -> Markup:

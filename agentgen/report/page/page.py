@@ -62,7 +62,7 @@ def _tiles(solution: Solution, top: Trial | None) -> list[tuple[str, str, str]]:
     if top and top.timing:
         quartiles = f"{figures.time(top.timing.low_us)} to {figures.time(top.timing.high_us)}"
         found.append(("best kernel", figures.time(top.timing.median_us), f"quartiles {quartiles}"))
-        found += [_over(one) for one in _raced(top)]
+        found += [detail.over(one) for one in _raced(top)]
         bound = solution.run.target.bound_us if solution.run.target else None
         found.append(("of the roofline", figures.percent(top.roofline_fraction), f"bound {figures.time(bound)}"))
     if top and top.worst_neighbour:
@@ -80,8 +80,3 @@ def _tiles(solution: Solution, top: Trial | None) -> list[tuple[str, str, str]]:
 def _raced(top: Trial) -> list[Speedup]:
     """The best baseline, and eager torch where that is another."""
     return [one for n, one in enumerate(top.speedups) if n == 0 or one.baseline == "eager"]
-
-
-def _over(one: Speedup) -> tuple[str, str, str]:
-    interval = f"95%: {one.low:.2f} to {one.high:.2f}"
-    return f"over {one.baseline}", f"{one.ratio:.2f}×", interval if one.faster else f"{interval}, not beyond doubt"

@@ -1,4 +1,3 @@
-"use strict";
 // Light or dark: as the system has it, until it is chosen.
 
 // The choice outlives the page where the browser lets a file keep anything.
