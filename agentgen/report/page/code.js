@@ -108,9 +108,9 @@ function copying(text) {
   return copy;
 }
 
-// A source, with a button that copies it.
-function whole(source) {
+// A source, with a button that copies it, and what else is to stand beside that.
+function whole(source, beside = "") {
   const odd = UNSEEN.test(source.replace(/\r\n/g, "\n"));
-  return [el("p", { class: "bar" }, copying(source), ` ${source.split("\n").length} lines`,
+  return [el("p", { class: "bar" }, copying(source), beside, ` ${source.split("\n").length} lines`,
     odd ? el("b", { class: "warn" }, " has characters that cannot be seen; they are spelt out here") : ""), listing(source)];
 }

@@ -6,9 +6,6 @@ they are shown is `code.js`'s part.
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,9 +21,6 @@ from agentgen.report.table import first_reason
 
 LONGEST_SOURCE = 200_000
 """Characters of a source that the page carries; kernels have a tenth."""
-
-_PLAIN = bytes.maketrans(b"<>&", b",./")
-"""Base 85 without what means something in HTML; `rows.js` knows the same letters. 6% smaller than base 64."""
 
 Table = dict[str, Any]
 
@@ -45,19 +39,6 @@ def details(solution: Solution, became: Mapping[str, Became]) -> dict[str, dict[
         elif spot.key in candidates:
             found[spot.key] = _candidate(solution, *candidates[spot.key])
     return found
-
-
-def packed(found: Mapping[str, Mapping[str, object]]) -> str:
-    """Returns it as a JSON string of compressed JSON, in which nothing can end a script element.
-
-    A table of columns, sources of one language after the other: gzip looks back 32 kB, so what is alike must lie close.
-    Of two real runs that made 50 kB from 58.
-    """
-    rows = sorted(found.items(), key=lambda row: str(row[1].get("language", "")))
-    fields = dict.fromkeys(name for _, row in rows for name in row)
-    columns = {"key": [key for key, _ in rows], **{name: [row.get(name) for _, row in rows] for name in fields}}
-    squeezed = gzip.compress(json.dumps(columns, separators=(",", ":")).encode(), 9, mtime=0)
-    return json.dumps(base64.b85encode(squeezed).translate(_PLAIN).decode())
 
 
 def _idea(idea: Idea, became: Became | None, parent: str | None) -> dict[str, object]:

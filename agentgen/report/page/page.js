@@ -166,7 +166,7 @@ small.addEventListener("change", pane);
 (async () => {
   all = await unpack(JSON.parse(byId("data").textContent));
   const body = document.querySelector("#rows tbody");
-  for (const node of nodes) node.setAttribute("aria-label", said(all, node.dataset.n));
+  for (const node of nodes) { node.setAttribute("role", "treeitem"); node.setAttribute("aria-label", said(all, node.dataset.n)); }
   body.append(...kernelsOf.map((key) => tableRow(all, key)).sort((x, y) => (y.cells[2].dataset.v || 0) - (x.cells[2].dataset.v || 0)));
   show();
   document.documentElement.dataset.ready = "";

@@ -9,14 +9,14 @@ from typing import Final
 from agentgen.records.idea import Became
 from agentgen.records.trial import Speedup, Trial
 from agentgen.report import figures
-from agentgen.report.page import charts, costs, detail, frame, story, tree
+from agentgen.report.page import charts, costs, detail, frame, packing, story, tree
 from agentgen.report.page.times import times
 from agentgen.report.solution import Solution
 from agentgen.report.table import best, verdict
 from agentgen.store.rows import Letter
 
 _STYLES: Final = ("base.css", "page.css")
-_SCRIPTS: Final = ("theme.js", "code.js", "diff.js", "show.js", "rows.js", "page.js")
+_SCRIPTS: Final = ("theme.js", "code.js", "unpack.js", "diff.js", "show.js", "rows.js", "page.js")
 
 
 def render(
@@ -49,7 +49,7 @@ def render(
         not_drawn=costs.not_drawn(letters),
         stages=costs.stage_seconds(solution),
         machine=figures.machine(solution.evaluated[-1].machine) if solution.evaluated else "",
-        data=frame.safe_json(detail.packed(detail.details(solution, became))),
+        data=frame.safe_json(packing.packed(detail.details(solution, became))),
         edge=tree.edge,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -63,7 +62,7 @@ def page(frame: Frame, board: Board, place: Place, source_file: str) -> str:
         environment=_environment(trial.machine),
         provenance=_provenance(entry),
         source_file=source_file,
-        data=_sources(entry),
+        data=_sources(entry, source_file),
     )
 
 
@@ -134,9 +133,12 @@ def _provenance(entry: Entry) -> list[tuple[str, str]]:
     return found
 
 
-def _sources(entry: Entry) -> Markup:
-    sources: Mapping[str, str] = {
-        "kernel": detail.shown_source(entry.candidate.source),
+def _sources(entry: Entry, file: str) -> Markup:
+    """Returns what the page's script lays out. A source that is cut has no name to be saved under."""
+    source = entry.candidate.source
+    told = {
+        "kernel": detail.shown_source(source),
         "reference": detail.shown_source(entry.problem.reference),
+        "file": file if len(source) <= detail.LONGEST_SOURCE else None,
     }
-    return safe_json(json.dumps(sources))
+    return safe_json(json.dumps(told))
