@@ -67,11 +67,13 @@ def show(
         raise BadInput("--html writes all of it: leave --markdown and --by out")
     if evals and not html:
         raise BadInput("--evals is for the site: give --html DIR too")
+    if evals and not evals.is_dir():
+        raise BadInput(f"{evals} is no folder of reports")
     results = config.here(Layer()).results
     kept, broken = entries.read_all(entries.root(results))
     found = boards(kept)
     if html:
-        return _site(html, found, broken, evals or results / "evals", as_json=json)
+        return _site(html, found, broken, evals or results / "evals", results, as_json=json)
     standings = by_model(found)
     console = screen()
     if markdown:
@@ -85,12 +87,15 @@ def show(
     return REJECTED if broken else 0
 
 
-def _site(to: Path, found: Sequence[Board], unusable: Sequence[str], evals: Path, *, as_json: bool) -> int:
+def _site(
+    to: Path, found: Sequence[Board], unusable: Sequence[str], evals: Path, results: Path, *, as_json: bool
+) -> int:
     """Writes the site, and returns the exit code."""
     console = screen()
     saved, others, unreadable = curves.read_all(evals)
     broken = (*unusable, *unreadable)
-    files = site.render(found, saved, others, broken)
+    inside = [line.replace(f"{results.parent}/", "") for line in broken]  # a site is for others than this machine
+    files = site.render(found, saved, others, inside)
     folder.write(files, to)
     size = sum(map(len, files.values()))
     kernels = sum(len(board.places) for board in found)

@@ -128,12 +128,14 @@ def test_a_site_says_what_is_broken_and_ends_with_1(home: Path, capsys: pytest.C
     assert said.err.count("left out: ") == len(json.loads(said.out)["broken"]) == 2
     text = (home / "site" / "index.html").read_text()
     assert "the source is another one" in text
-    assert "a.json is no report of agentgen eval: Invalid JSON" in text
+    assert "reports/a.json is no report of agentgen eval: Invalid JSON" in text
+    assert str(home) not in text
 
 
 def test_what_makes_no_sense_with_a_site_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for option in (("--markdown",), ("--by", "model")):
         assert "leave --markdown and --by out" in refused(capsys, "leaderboard", "--html", "site", *option)
+    assert "is no folder of reports" in refused(capsys, "leaderboard", "--html", "site", "--evals", "missing")
     assert "give --html DIR too" in refused(capsys, "leaderboard", "--evals", "results")
     assert "no site of agentgen" in refused(capsys, "leaderboard", "--html", "problems")
     assert not (home / "site").exists()
