@@ -16,8 +16,8 @@ function plain(text) {
   return new Uint8Array(view.buffer, 0, view.byteLength - short);
 }
 
-// LZMA as its specification has it (Pavlov), without a header, of a stream with lc = 4, lp = 0, pb = 0 and a dictionary
-// as large as the whole. Numbers are below 2^32, and exact.
+// LZMA as its specification has it (Pavlov), without a header, of a stream with lc = 4, lp = 0, pb = 0; it looks back
+// into what it has made itself. Numbers are below 2^32, and exact.
 const STATES = 12, MATCH = 0, REP = STATES, REP_0 = 2 * STATES, REP_1 = 3 * STATES, REP_2 = 4 * STATES, SHORT = 5 * STATES;
 const SLOT = 6 * STATES, PLACE = SLOT + 4 * 64, ALIGN = PLACE + 128, LENGTH = ALIGN + 16, AGAIN = LENGTH + 2 + 8 + 8 + 256;
 const LITERAL = AGAIN + 2 + 8 + 8 + 256;
