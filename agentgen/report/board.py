@@ -16,6 +16,7 @@ from agentgen.report.layout import table
 from agentgen.report.plain import markdown, plain
 from agentgen.report.standings import Board, Place, Standing
 from agentgen.report.table import SHORT_ID
+from agentgen.scoring.again import apart
 from agentgen.store.entries import Kept
 
 _IDEA = 160
@@ -166,7 +167,10 @@ def _notes(board: Board, boards: Sequence[Board]) -> list[str]:
         f"certified under {' and '.join(values)} ({field}): not told apart here"
         for field, values in board.unlike.items()
     ]
-    if len([other for other in boards if _title(other) == _title(board)]) > 1:
+    alike = [other for other in boards if _title(other) == _title(board)]
+    if any(other.statement != board.statement for other in alike):
+        notes.append("the problem was changed: kernels for what it was before, or after, have a board of their own")
+    if any(apart(other.machine, board.machine) for other in alike):
         notes.append(
             "other machines, or versions of torch or triton, have a board of their own: they have other baselines"
         )
@@ -213,6 +217,7 @@ def _entry_json(board: Board, place: Place) -> dict[str, object]:
     last = place.kept.again[-1] if place.kept.again else None
     return {
         "problem": board.problem,
+        "statement": board.statement,
         "arithmetic": board.arithmetic,
         "device": trial.machine.device,
         "rank": place.rank,

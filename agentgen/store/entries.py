@@ -25,7 +25,7 @@ from typing import BinaryIO, Final, TypeVar
 from pydantic import Field, ValidationError
 
 from agentgen.errors import BadInput, StoreUnavailable
-from agentgen.records.base import Record
+from agentgen.records.base import Record, content_hash
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.entry import Entry, Origin, Reverified, Step
 from agentgen.records.problem import Problem
@@ -190,6 +190,11 @@ def differences(ours: Problem, theirs: Problem) -> tuple[str, ...]:
     """Returns in which fields two problems differ as far as a judge is concerned: a title is words."""
     fields: Sequence[str] = tuple(name for name in Problem.model_fields if name != "title")
     return tuple(name for name in fields if getattr(ours, name) != getattr(theirs, name))
+
+
+def statement(problem: Problem) -> str:
+    """Returns a content hash that two problems share if nothing of `differences` parts them."""
+    return content_hash(problem.model_dump(mode="json", exclude={"title"}))
 
 
 def _ends_with_a_line(file: BinaryIO) -> bool:
