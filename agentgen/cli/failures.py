@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
+from agentgen.cli.kernel import read_source
 from agentgen.cli.options import Device, Json, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
@@ -133,7 +134,7 @@ def shrink(
     path, language = dataset.parent / subject.kernel, language_of(subject)
     place = find_device(settings.device, (language,))
     problem = wiring.find_problem(settings, str((dataset.parent / subject.problem).resolve()))
-    source = path.read_text(encoding="utf-8")
+    source = read_source(path)
     start_s = time.monotonic()
     with wiring.judge(settings, problem, place, problem.arithmetic.on(device_type(place)), Effort.QUICK) as judge:
 

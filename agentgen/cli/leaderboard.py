@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from agentgen import __version__, config, wiring
-from agentgen.cli.answer import answer
+from agentgen.cli.answer import answer, write
 from agentgen.cli.checkout import commit
 from agentgen.cli.kernel import REJECTED, Judged, Subject, judged
 from agentgen.cli.options import Device, Json, Sandbox
@@ -55,7 +54,7 @@ def show(*, by: By = None, markdown: Markdown = False, json: Json = False) -> in
     standings = by_model(found)
     console = screen()
     if markdown:
-        sys.stdout.write(models_markdown(standings) if by else boards_markdown(found, Path.cwd()))
+        write(models_markdown(standings) if by else boards_markdown(found, Path.cwd()))
     else:
         console.print(model_table(standings) if by else board_tables(found, console.width))
     for line in broken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from os.path import expanduser
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,7 @@ def reverify(
     asked = certificate(layer, paths, reference, language)
     if len(paths) != 1 or reference:
         return evaluate(asked, as_json=json)
-    folder = Path(paths[0]).expanduser()
+    folder = Path(expanduser(paths[0]))
     if not entries.is_entry(folder):
         return decide(subject_of(paths[0], None, layer)[0], asked, as_json=json)
     if language or arithmetic:
