@@ -129,6 +129,8 @@ def shrink(
         case: Name of a case.
         dataset: Where it is.
     """
+    if tries < 1 or not minutes > 0:
+        raise BadInput("--tries and --minutes have to be above 0: without a try nothing becomes smaller")
     settings = config.here(Layer(device=device, sandbox=sandbox))
     subject, wanted = _to_shrink(dataset, case)
     path, language = dataset.parent / subject.kernel, language_of(subject)
@@ -195,6 +197,8 @@ def _new(made: Sequence[Entry], promoted: Keys, *, strict: bool) -> list[Entry]:
         if first is None:
             there[entry.key] = entry.name
             new.append(entry)
+        elif strict and entry.key not in there:
+            raise BadInput(f"{first} is there already, with another verdict that is due: take that case out first")
         elif strict:
             raise BadInput(f"{entry.name} adds nothing: {first} is there, of the same cause ({entry.key[0]})")
     return new

@@ -135,6 +135,23 @@ def test_what_was_refused_in_error_is_not_promoted_as_a_failure_too(folder: Path
     assert promoted == [f"square/cpp/{CRASHED.id[:8]}", "solve/square/cpu/cpp"]
 
 
+def test_what_was_kept_as_a_failure_is_not_accepted_without_a_word(folder: Path, failures: Program) -> None:
+    short = WRONG.id[:8]
+    assert failures("promote", "latest", short, "--to", DATASET).code == 0
+    again = failures("promote", "latest", short, "--wrongly-refused", "--to", DATASET)
+    said = f"square/cpp/{short} is there already, with another verdict that is due: take that case out first"
+    assert (again.code, again.answer["error"]) == (2, said)
+
+
+def test_a_kernel_that_is_no_text_cannot_be_shrunk(folder: Path, failures: Program) -> None:
+    assert failures("promote", "latest", WRONG.id[:8], "--to", DATASET).code == 0
+    kernel = folder / f"past/failures/cpp/square-{WRONG.id[:8]}.py"
+    kernel.write_bytes(b"\xff")
+    ended = failures("shrink", f"square/cpp/{WRONG.id[:8]}", "--dataset", DATASET, "--device", "cpu")
+    assert ended.code == 2
+    assert f"cannot read the candidate {kernel.relative_to(folder)}" in ended.answer["error"]
+
+
 def test_a_run_without_failures_leaves_no_file(folder: Path, failures: Program) -> None:
     waits = RUN.model_copy(update={"id": "20261122-130000-abcd", "status": RunStatus.WAITING})
     with open_ledger(f"sqlite:///{folder / 'agentgen.db'}") as ledger:
@@ -151,6 +168,8 @@ def test_a_run_without_failures_leaves_no_file(folder: Path, failures: Program) 
         (f"promote latest {WRONG.id[:8]} --all", "no candidates"),
         ("promote 1999", "no run"),
         ("shrink square/cpp/none", "cannot read"),
+        ("shrink square/cpp/none --tries -1", "have to be above 0"),
+        ("shrink square/cpp/none --minutes nan", "have to be above 0"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(folder: Path, failures: Program, arguments: str, said: str) -> None:
