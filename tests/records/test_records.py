@@ -87,6 +87,17 @@ def test_not_measured_is_none_and_never_a_number(median_us: float) -> None:
         Timing.model_validate({**TIMING.model_dump(), "median_us": median_us})
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_figures_that_are_no_numbers_are_no_record(value: float) -> None:
+    """Ranks would follow from them, and no chart has a place for them."""
+    for known, fields in ((TIMING, ("median_us", "low_us", "high_us")), (SPEEDUP, ("ratio", "low", "high"))):
+        for field in fields:
+            with pytest.raises(ValidationError):
+                type(known).model_validate({**known.model_dump(), field: value})
+    with pytest.raises(ValidationError):
+        trial(timing=TIMING, roofline_fraction=value)
+
+
 def test_a_trial_comes_back_from_json_as_it_was() -> None:
     whole = trial(timing=TIMING, speedups=(SPEEDUP,), seconds={"build": 0.5}, log="é\0\n")
     assert Trial.model_validate_json(whole.model_dump_json()) == whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -133,6 +134,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "other trial": (lambda home: _change(home / "trial.json", "candidate", "0" * 16), r"the trial is that of 0000"),
     "shallow trial": (lambda home: _change(home / "trial.json", "depth", "judge"), r"no certificate"),
     "refused": (lambda home: _change(home / "trial.json", "outcome", "CHEATED"), r"a CHEATED trial has no timing"),
+    "no number": (lambda home: _change(home / "trial.json", "roofline_fraction", math.nan), r"a finite number"),
     "new field": (lambda home: _change(home / "entry.json", "sold_by", "me"), r"entry.json: sold_by: Extra inputs"),
     "pipe": (lambda home: _pipe(home / "trial.json"), r"trial.json is no plain file"),
     "folder": (lambda home: (home / "reverified.jsonl").mkdir(), r"reverified.jsonl is no plain file"),

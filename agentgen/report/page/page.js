@@ -14,7 +14,8 @@ function parse() {
   const given = new URLSearchParams(location.hash.slice(1));
   const found = { ...START };
   for (const key of Object.keys(START)) if (given.has(key)) found[key] = given.get(key);
-  if (!order.includes(found.n)) found.n = best ?? kernelsOf[0] ?? order[0];
+  // The beginning of an id, as people write it, will do.
+  if (!order.includes(found.n)) found.n = (found.n && order.find((key) => key.startsWith(found.n))) || (best ?? kernelsOf[0] ?? order[0]);
   if (!Object.hasOwn(TABS, found.tab)) found.tab = "about";
   return found;
 }

@@ -28,7 +28,7 @@ from agentgen.report.page.outcome import FAMILIES
 from agentgen.report.page.text import visible
 from agentgen.report.page.times import times
 from agentgen.report.solution import Solution
-from agentgen.report.table import best, verdict
+from agentgen.report.table import SHORT_ID, best, verdict
 from agentgen.store.rows import Letter
 
 _HERE: Final = Path(__file__).parent
@@ -79,6 +79,7 @@ def render(
             data=Markup(detail.packed(detail.details(solution, became))),
             edge=tree.edge,
             time=figures.time,
+            short=SHORT_ID,
         )
     )
 
