@@ -57,7 +57,7 @@ def board_tables(boards: Sequence[Board], width: int) -> RenderableType:
         for place in board.places:
             entry = place.entry
             idea = Text(plain(_idea(place)), no_wrap=True, overflow="ellipsis")
-            model, day = Text(plain(entry.origin.model)), f"{entry.origin.certified:%Y-%m-%d}"
+            model, day = Text(plain(entry.origin.model)), figures.day(entry.origin.certified)
             words.add_row(entry.id[:SHORT_ID], idea, model, day, _reverified(place.kept))
         notes = [Text(note, style="dim") for note in _notes(board, boards)]
         parts += [words, *notes, Text()]
@@ -90,7 +90,7 @@ def boards_markdown(boards: Sequence[Board], base: Path) -> str:
             entry, cells = place.entry, {head: markdown(cell) for head, cell in _cells(place).items()}
             cells["kernel"] = _link(cells["kernel"], place.kept.folder, base)
             cells["idea"], cells["model"] = markdown(_idea(place), _IDEA), markdown(entry.origin.model)
-            cells["certified"] = f"{entry.origin.certified:%Y-%m-%d}"
+            cells["certified"] = figures.day(entry.origin.certified)
             cells["reverified"] = _reverified(place.kept).plain
             rows.append(tuple(cells[head] for head in heads))
         parts += [*_markdown_table(heads, rows), ""]
@@ -190,7 +190,7 @@ def _reverified(kept: Kept) -> Text:
     if not kept.again:
         return Text(figures.NOT_MEASURED)
     last = kept.again[-1]
-    return Text(f"{last.date:%Y-%m-%d}: {last.finding.value}", style=_STYLES.get(last.finding, "yellow"))
+    return Text(f"{figures.day(last.date)}: {last.finding.value}", style=_STYLES.get(last.finding, "yellow"))
 
 
 def _ranks(one: Standing) -> str:

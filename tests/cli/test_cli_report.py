@@ -50,6 +50,10 @@ def test_the_page_goes_to_the_runs_folder_or_where_it_is_wanted(home: Path) -> N
     usual = agentgen_program("report", "latest", "--json", folder=home)
     file = home / "results" / "runs" / RUN / "report.html"
     assert (usual.code, usual.answer["candidates"]) == (0, 1)
+    assert usual.answer["run"] == RUN  # and all that solve says of a run
+    assert [(one["language"], one["outcome"]) for one in usual.answer["trials"]] == [("cpp", None)]
+    assert (usual.answer["problem"], usual.answer["best"], usual.answer["kernel"]) == ("relu", None, None)
+    assert usual.answer["spent"]["requests"] == 0
     assert (home / usual.answer["html"]).resolve() == file
     assert file.stat().st_size == usual.answer["bytes"]
     assert "relu" in file.read_text(encoding="utf-8")

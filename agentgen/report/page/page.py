@@ -79,6 +79,7 @@ def render(
             data=Markup(detail.packed(detail.details(solution, became))),
             edge=tree.edge,
             time=figures.time,
+            minute=figures.minute,
             short=SHORT_ID,
         )
     )
