@@ -29,7 +29,7 @@ class Solution:
     ideas: Mapping[str, Idea]
     candidates: tuple[Candidate, ...]
     trials: Mapping[str, Trial]
-    """By the candidate's id."""
+    """By the candidate's id, in the order in which they came."""
     spent: Spent
 
     @property

@@ -101,6 +101,15 @@ def test_three_hundred_kernels_open_within_two_seconds_and_stay_usable(visit: Vi
     assert page.locator("#rows tbody tr:visible").count() == 60
 
 
+def test_a_browser_that_takes_no_more_urls_still_shows_what_is_chosen(visit: Visit, tmp_path: Path) -> None:
+    of, candidates = refined()
+    page = visit(written(of, tmp_path))
+    page.evaluate("void (history.replaceState = () => { throw new DOMException('too often', 'SecurityError') })")
+    for one in candidates:
+        page.locator(f'#canvas .n[data-n="{one.id}"]').click()
+        assert one.id in page.locator("#head").inner_text()
+
+
 def test_sources_that_are_made_to_take_long_do_not(visit: Visit, tmp_path: Path) -> None:
     """Quotes that never close, which a grammar may try over and over; and lines without end, each a row of a diff."""
     known = idea("Of no use")

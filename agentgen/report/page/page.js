@@ -23,15 +23,15 @@ function parse() {
 function change(what) {
   const next = { ...state, ...what };
   const said = new URLSearchParams(Object.entries(next).filter(([key, value]) => Object.hasOwn(START, key) && value !== START[key]));
-  history.replaceState(null, "", `#${said}`);
-  show();
+  try { history.replaceState(null, "", `#${said}`); } catch { /* Safari: a hundred times in half a minute, then no more */ }
+  show(next);
 }
 
 function list(text) { return text.split(",").filter(Boolean); }
 
-function show() {
+function show(next = parse()) {
   const before = state;
-  state = parse();
+  state = { ...next };
   if (before.n !== state.n || !before.shown) select();
   filter();
   pane();
@@ -161,7 +161,7 @@ if (matchMedia("(hover: hover)").matches)
   }, { passive: true });
 
 byId("q").addEventListener("input", (event) => change({ q: event.target.value }));
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => show());
 small.addEventListener("change", pane);
 
 // The choice outlives the page where the browser lets a file keep anything.
