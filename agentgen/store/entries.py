@@ -142,7 +142,10 @@ def read(folder: Path) -> Kept:
     # The folder's name first: that the source was touched is what a reader wants to hear, not what follows from it.
     name = folder.resolve().name
     if candidate.id != name:
-        raise BadInput(f"{folder}: source, language and idea are those of {candidate.id}: the source is another one")
+        raise BadInput(
+            f"{folder}: source, language and idea are those of {candidate.id}: the source is another one, or the "
+            "folder has another name"
+        )
     certificate = _record(Trial, trial, folder / TRIAL)
     try:
         entry = Entry(
