@@ -35,6 +35,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from math import inf
+from os.path import expanduser
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -166,7 +167,7 @@ def _from_environment(environment: Mapping[str, str], folder: Path) -> Layer:
         model=(model,) if model else None,
         base_url=environment.get("AGENTGEN_BASE_URL") or None,
         store=environment.get("AGENTGEN_STORE") or None,
-        problems=folder / Path(problems).expanduser() if problems else None,
+        problems=folder / expanduser(problems) if problems else None,
         budget_usd=_number_of(environment, "AGENTGEN_BUDGET_USD", float),
         budget_tokens=_number_of(environment, "AGENTGEN_BUDGET_TOKENS", int),
         budget_minutes=_number_of(environment, "AGENTGEN_BUDGET_MINUTES", float),
@@ -232,7 +233,7 @@ def _texts(file: Path, value: object) -> tuple[str, ...]:
 
 
 def _path(file: Path, value: object) -> Path:
-    return file.parent / Path(_text(file, value)).expanduser()
+    return file.parent / expanduser(_text(file, value))
 
 
 def _count(_file: Path, value: object) -> int:

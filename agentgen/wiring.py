@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from os.path import expanduser
 from pathlib import Path
 
 from sqlalchemy import make_url
@@ -73,7 +74,7 @@ def problem_of_file(path: Path) -> Problem:
     Raises:
         BadInput: the file cannot be used.
     """
-    return foreign.from_reference(path.expanduser(), None)
+    return foreign.from_reference(Path(expanduser(path)), None)
 
 
 def foreign_problem(settings: Settings, file: Path, name: str) -> Problem:
@@ -175,7 +176,7 @@ def _chosen_model(settings: Settings, recording: Path, name: str, server: bool) 
     if kind in (RECORDED, MAILBOX) and colon:
         if not folder:
             raise BadInput(f"{name} names no folder: give --model {kind} or --model {kind}:DIR")
-        return f"{kind}:{Path(folder).expanduser().resolve()}"
+        return f"{kind}:{Path(expanduser(folder)).resolve()}"
     if name and (name == MAILBOX or server):
         return name
     raise BadInput(
@@ -242,7 +243,7 @@ def find_run(settings: Settings, ledger: Ledger, given: str) -> tuple[Run, Setti
     Raises:
         BadInput: there is none.
     """
-    folder = Path(given).expanduser()
+    folder = Path(expanduser(given))
     if not (folder / transfer.FILE).is_file():
         folder = settings.results / "runs" / given
     if not (folder / transfer.FILE).is_file():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from agentgen.errors import BadInput
 from agentgen.report.unseen import UNSEEN
 
 
@@ -21,8 +23,24 @@ def answer(value: Mapping[str, object]) -> None:
     """Writes the answer of a command. Not-a-number and infinity, which JSON has not, become null."""
     text = json.dumps(_finite(value), allow_nan=False, ensure_ascii=False, indent=2)
     # Texts of models and kernels are in it, and a terminal may be what reads it.
-    sys.stdout.write(UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
-    sys.stdout.flush()
+    write(UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
+
+
+def write(text: str) -> None:
+    """Writes to stdout.
+
+    Raises:
+        BadInput: whoever read it has gone.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        # What is left would fail again, when the error is answered and when the process ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise BadInput("whoever read stdout has gone: the answer could not be written") from error
 
 
 def _finite(value: object) -> object:

@@ -18,7 +18,7 @@ from agentgen.errors import BadInput, MachineFailure
 from agentgen.report.changes import Compared
 from agentgen.scoring import batch
 from agentgen.scoring.batch import Report
-from agentgen.scoring.goes import may_pass, waits
+from agentgen.scoring.faults import may_pass, waits
 
 
 @dataclass(frozen=True)

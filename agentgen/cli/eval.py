@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from os.path import expanduser
 from pathlib import Path
 from typing import Annotated
 
@@ -79,7 +80,7 @@ def evaluate(
     settings = config.here(Layer(device=device, sandbox=sandbox))
     places = find_devices(settings.device)
     kind = device_type(places[0])
-    folder = dataset.parent if root is None else root.expanduser()
+    folder = dataset.parent if root is None else Path(expanduser(root))
     every = cases.load(dataset, folder)
     kept = baselines.opened(baseline, update=update_baseline, save=save, only=only, dataset=every.name or "")
     chosen = _chosen(every, dataset, only, kind, model or settings.model)

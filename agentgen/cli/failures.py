@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
+from agentgen.cli.kernel import read_source
 from agentgen.cli.options import Device, Json, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
@@ -128,12 +129,14 @@ def shrink(
         case: Name of a case.
         dataset: Where it is.
     """
+    if tries < 1 or not minutes > 0:
+        raise BadInput("--tries and --minutes have to be above 0: without a try nothing becomes smaller")
     settings = config.here(Layer(device=device, sandbox=sandbox))
     subject, wanted = _to_shrink(dataset, case)
     path, language = dataset.parent / subject.kernel, language_of(subject)
     place = find_device(settings.device, (language,))
     problem = wiring.find_problem(settings, str((dataset.parent / subject.problem).resolve()))
-    source = path.read_text(encoding="utf-8")
+    source = read_source(path)
     start_s = time.monotonic()
     with wiring.judge(settings, problem, place, problem.arithmetic.on(device_type(place)), Effort.QUICK) as judge:
 
@@ -194,6 +197,8 @@ def _new(made: Sequence[Entry], promoted: Keys, *, strict: bool) -> list[Entry]:
         if first is None:
             there[entry.key] = entry.name
             new.append(entry)
+        elif strict and entry.key not in there:
+            raise BadInput(f"{first} is there already, with another verdict that is due: take that case out first")
         elif strict:
             raise BadInput(f"{entry.name} adds nothing: {first} is there, of the same cause ({entry.key[0]})")
     return new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os.path import expanduser
 from pathlib import Path
 
 from agentgen import config, wiring
@@ -81,7 +82,7 @@ def _subject(asked: Asked) -> Subject:
         problem = wiring.problem_of_file(asked.reference)
     else:
         problem = wiring.find_problem(settings, problem_name)
-    source = _read(path)
+    source = read_source(path)
     language = Language(asked.language) if asked.language else guess(source)
     device = find_device(settings.device, (language,) if language else ())
     arithmetic = wiring.find_arithmetic(settings, problem, device)
@@ -128,11 +129,16 @@ def _split(asked: Asked) -> tuple[str, Path]:
     if len(asked.paths) != len(wanted):
         beside = " beside --reference" if asked.reference else " (or --reference FILE CANDIDATE)"
         raise BadInput(f"give {' and '.join(wanted)}{beside}; {len(asked.paths)} given: {' '.join(asked.paths)}")
-    return "" if asked.reference else asked.paths[0], Path(asked.paths[-1]).expanduser()
+    return "" if asked.reference else asked.paths[0], Path(expanduser(asked.paths[-1]))
 
 
-def _read(path: Path) -> str:
+def read_source(path: Path) -> str:
+    """Returns the source of a candidate to the byte: its line ends are part of what is hashed.
+
+    Raises:
+        BadInput: it cannot be read.
+    """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read the candidate {path}: {getattr(error, 'strerror', None) or error}") from error

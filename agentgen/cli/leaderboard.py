@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from agentgen import __version__, config, wiring
-from agentgen.cli.answer import answer
+from agentgen.cli.answer import answer, write
 from agentgen.cli.checkout import commit
 from agentgen.cli.kernel import REJECTED, Judged, Subject, judged
 from agentgen.cli.options import Device, Json, Sandbox
@@ -77,7 +76,7 @@ def show(
     standings = by_model(found)
     console = screen()
     if markdown:
-        sys.stdout.write(models_markdown(standings) if by else boards_markdown(found, Path.cwd()))
+        write(models_markdown(standings) if by else boards_markdown(found, Path.cwd()))
     else:
         console.print(model_table(standings) if by else board_tables(found, console.width))
     _say(console, broken)

@@ -22,6 +22,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from errno import ENAMETOOLONG
 from types import FrameType
 
 from cyclopts import App, CycloptsError
@@ -33,6 +34,8 @@ from agentgen.report.plain import harmless
 
 INTERRUPTED = 130
 BUG = 70
+_SHOWN = 100
+"""Characters of a path that no file system takes."""
 
 app = App(
     name="agentgen",
@@ -104,10 +107,18 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(_with_notes(str(error), error), error.exit_code, as_json=as_json)
     except KeyboardInterrupt as error:
         return _fail(_with_notes("interrupted", error), INTERRUPTED, as_json=as_json)
+    except OSError as error:
+        if error.errno != ENAMETOOLONG:
+            return _bug(error, as_json=as_json)
+        return _fail(f"{error.strerror}: {str(error.filename)[:_SHOWN]}…", 2, as_json=as_json)
     except Exception as error:  # noqa: BLE001  (the border to the shell: even a bug has an exit code and an answer)
-        traceback.print_exc()
-        return _fail(f"this is a fault in agentgen: {type(error).__name__}: {error}", BUG, as_json=as_json)
+        return _bug(error, as_json=as_json)
     return code if isinstance(code, int) else 0
+
+
+def _bug(error: Exception, *, as_json: bool) -> int:
+    traceback.print_exception(error)
+    return _fail(f"this is a fault in agentgen: {type(error).__name__}: {error}", BUG, as_json=as_json)
 
 
 def _with_notes(message: str, error: BaseException) -> str:

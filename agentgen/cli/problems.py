@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from os.path import expanduser
 from pathlib import Path
 
 from cyclopts import App
@@ -91,7 +92,7 @@ def take(
         name: Of the problem, for a single file. [default: the file's]
     """
     settings = config.here(Layer(device=device, arithmetic=arithmetic))
-    files = foreign.references(path.expanduser())
+    files = foreign.references(Path(expanduser(path)))
     if name and len(files) > 1:
         raise BadInput(f"--name is for one problem, and {path} holds {len(files)}")
     chosen = find_device(settings.device)

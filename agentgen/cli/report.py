@@ -14,7 +14,7 @@ from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput
 from agentgen.report.page.page import render
-from agentgen.report.solution import read
+from agentgen.report.solution import best_file, read, solution_json
 from agentgen.search.history import became
 from agentgen.search.tree import Tree
 
@@ -34,12 +34,16 @@ def report(run: str, /, *, html: Html = None, json: Json = False) -> int:
         known, settings = wiring.find_run(settings, ledger, run)
         found = read(ledger, known.id)
         letters = tuple(ledger.letters(known.id))
-        page = render(found, became(Tree.read(ledger, known)), letters, ledger.ended(known.id))
-    file = html or wiring.run_folder(settings, known) / NAME
+        ideas = became(Tree.read(ledger, known))
+        page = render(found, ideas, letters, ledger.ended(known.id))
+    folder = wiring.run_folder(settings, known)
+    file = html or folder / NAME
     size = _write(file, page)
     screen().print(f"page: {file} ({size / 1000:.0f} kB, {len(found.candidates)} candidates)", soft_wrap=True)
     if json:
-        answer({"run": known.id, "html": str(file), "bytes": size, "candidates": len(found.candidates)})
+        kernel = best_file(found, folder)
+        told = solution_json(found, ideas, kernel if kernel and kernel.is_file() else None, None)
+        answer({**told, "html": str(file), "bytes": size, "candidates": len(found.candidates)})
     return 0
 
 

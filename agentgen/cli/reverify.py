@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from os.path import expanduser
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,7 @@ def reverify(
     asked = certificate(layer, paths, reference, language)
     if len(paths) != 1 or reference:
         return evaluate(asked, as_json=json)
-    folder = Path(paths[0]).expanduser()
+    folder = Path(expanduser(paths[0]))
     if not entries.is_entry(folder):
         return decide(subject_of(paths[0], None, layer)[0], asked, as_json=json)
     if language or arithmetic:
@@ -130,11 +131,12 @@ def _again(kept: Kept, asked: Asked, *, as_json: bool) -> int:
         raise BadInput(f"the entry is one for {entry.trial.machine.device}: it cannot be judged on {device}")
     title = f"{entry.id[:SHORT_ID]} of the leaderboard"
     subject = Subject(title, entry.problem, entry.candidate, device, entry.trial.arithmetic)
-    trials = [judged(subject, asked).trial]
-    if suspect(entry, trials[0]):
+    first = judged(subject, asked)
+    trials = [first.trial]
+    if first.workload == entry.problem.main.name and suspect(entry, first.trial):
         console.print(f"it looks slower: {MORE_GOES} more certificates, each by a judge of its own, are to tell")
         trials += [judged(subject, asked).trial for _ in range(MORE_GOES)]
-    result = found(entry, trials, datetime.now(UTC))
+    result = found(entry, trials, first.workload, datetime.now(UTC))
     console.print(f"{result.finding.value}: {plain(result.words)}")
     try:
         entries.note(kept.folder, result)

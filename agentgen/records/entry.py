@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -72,17 +73,9 @@ class Entry(Record):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Entry:
-        trial = self.trial
-        if trial.candidate != self.id:
-            raise ValueError(f"the trial is that of {trial.candidate}, and source, language and idea are {self.id}")
-        if trial.problem != self.problem.name:
-            raise ValueError(f"the trial is one for {trial.problem}, not for {self.problem.name}")
-        if trial.depth is not Depth.CERTIFY or not trial.accepted:
-            raise ValueError(f"the trial is no certificate: {trial.outcome.value} at depth {trial.depth.value}")
-        if trial.timing is None or trial.speedup is None:
-            raise ValueError("the trial has no time")
-        if self.chain[-1].candidate != self.id:
-            raise ValueError(f"the chain of ideas ends at {self.chain[-1].candidate}, not at {self.id}")
+        for faults in (_certified, _measured, _led_to):
+            if fault := faults(self):
+                raise ValueError(fault)
         return self
 
     @property
@@ -106,6 +99,59 @@ class Entry(Record):
         trial = self.trial
         device = re.sub(r"[^a-z0-9]+", "-", trial.machine.device.lower()).strip("-") or trial.machine.device_type
         return PurePosixPath(self.problem.name, trial.arithmetic.value, device, self.id)
+
+
+def _certified(entry: Entry) -> str | None:
+    """Returns why the trial is no certificate of the kernel; None where it is one."""
+    trial = entry.trial
+    if trial.candidate != entry.id:
+        return f"the trial is that of {trial.candidate}, and source, language and idea are {entry.id}"
+    if trial.problem != entry.problem.name:
+        return f"the trial is one for {trial.problem}, not for {entry.problem.name}"
+    if trial.depth is not Depth.CERTIFY or not trial.accepted:
+        return f"the trial is no certificate: {trial.outcome.value} at depth {trial.depth.value}"
+    if trial.timing is None or trial.speedup is None:
+        return "the trial has no time"
+    return None
+
+
+def _measured(entry: Entry) -> str | None:
+    """Returns which figure nobody can have measured: entries are ranked by them."""
+    trial = entry.trial
+    for race in (*trial.speedups, *(near.speedup for near in trial.neighbours)):
+        if not 0 < race.low <= race.ratio <= race.high:
+            return "a speedup of the trial does not lie within its interval"
+    if any(slower.baseline_us < faster.baseline_us for faster, slower in pairwise(trial.speedups)):
+        return "the first speedup of the trial is not over the fastest baseline"
+    if trial.timing and not trial.timing.low_us <= trial.timing.median_us <= trial.timing.high_us:
+        return "the median of the trial does not lie within its quartiles"
+    return None
+
+
+def _led_to(entry: Entry) -> str | None:
+    """Returns where the chain does not lead from the reference to the kernel and its author."""
+    candidate, first, last = entry.candidate, entry.chain[0], entry.chain[-1]
+    if last.candidate != entry.id:
+        return f"the chain of ideas ends at {last.candidate}, not at {entry.id}"
+    idea = last.idea.id if last.idea else None
+    if (last.language, last.repair, idea) != (candidate.language, candidate.repair, candidate.idea):
+        return "the chain tells another language, repair or idea than the kernel's"
+    if last.written_by != entry.origin.model:
+        return "the chain tells another author than the origin"
+    if entry.chain[1:] and candidate.parent != entry.chain[-2].candidate:
+        return "the kernel before it in the chain is not its parent"
+    if first.idea and not first.repair and first.idea.parent != entry.problem.root(entry.trial.arithmetic):
+        return "the first idea of the chain is none on the reference of the problem"
+    if not all(_follows(before, step) for before, step in pairwise(entry.chain)):
+        return "a step of the chain does not follow from the one before it"
+    return None
+
+
+def _follows(before: Step, step: Step) -> bool:
+    """Returns whether a kernel repairs the one before it, or is of an idea that was had on that one."""
+    if step.repair:
+        return (step.repair, step.idea) == (before.repair + 1, before.idea)
+    return step.idea is None or step.idea.parent == before.candidate
 
 
 class Finding(StrEnum):

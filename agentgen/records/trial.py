@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from agentgen.records.base import Record
 from agentgen.records.machine import Machine
@@ -97,9 +97,9 @@ class Timing(Record):
     """Cold-cache time of one call at `main`, by the judge's clock."""
 
     clock: Clock
-    median_us: float = Field(gt=0)
-    low_us: float
-    high_us: float
+    median_us: FiniteFloat = Field(gt=0)
+    low_us: FiniteFloat = Field(gt=0)
+    high_us: FiniteFloat = Field(gt=0)
     """Quartiles over the windows."""
     calls_per_window: int
     windows: int
@@ -125,10 +125,10 @@ class Speedup(Record):
     """Baseline time over candidate time: the median of ratios of neighbouring windows, with a bootstrap interval."""
 
     baseline: str
-    baseline_us: float
-    ratio: float = Field(gt=0)
-    low: float
-    high: float
+    baseline_us: FiniteFloat
+    ratio: FiniteFloat = Field(gt=0)
+    low: FiniteFloat
+    high: FiniteFloat
     """95% interval of the median (Efron 1979, percentile method)."""
     faster: bool
     """`low` lies above the margin by which identical kernels in different processes were seen to differ."""
@@ -138,7 +138,7 @@ class Neighbour(Record):
     """The same kernel at a neighbouring shape: how special is it?"""
 
     workload: str
-    median_us: float = Field(gt=0)
+    median_us: FiniteFloat = Field(gt=0)
     speedup: Speedup
     """Against eager torch there."""
 
@@ -200,7 +200,7 @@ class Trial(Record):
     """One per baseline, the fastest baseline first."""
     neighbours: tuple[Neighbour, ...] = ()
     """The problem's neighbouring shapes, as far as they were timed."""
-    roofline_fraction: float | None = None
+    roofline_fraction: FiniteFloat | None = None
     seconds: Mapping[Stage, float] = {}
     log: str = ""
     """Tail of the guest's stdout and stderr, and of the traceback where it raised. Shown, never read for a decision."""

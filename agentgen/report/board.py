@@ -17,6 +17,7 @@ from agentgen.report.layout import table
 from agentgen.report.plain import markdown, plain
 from agentgen.report.standings import Board, Place, Standing
 from agentgen.report.table import SHORT_ID
+from agentgen.scoring.again import apart
 from agentgen.store.entries import Kept
 
 _IDEA = 160
@@ -57,7 +58,7 @@ def board_tables(boards: Sequence[Board], width: int) -> RenderableType:
         for place in board.places:
             entry = place.entry
             words_of = Text(plain(idea(place)), no_wrap=True, overflow="ellipsis")
-            model, day = Text(plain(entry.origin.model)), f"{entry.origin.certified:%Y-%m-%d}"
+            model, day = Text(plain(entry.origin.model)), figures.day(entry.origin.certified)
             words.add_row(entry.id[:SHORT_ID], words_of, model, day, reverified(place.kept))
         dim = [Text(note, style="dim") for note in notes(board, boards)]
         parts += [words, *dim, Text()]
@@ -90,7 +91,7 @@ def boards_markdown(boards: Sequence[Board], base: Path) -> str:
             entry, row = place.entry, {head: markdown(cell) for head, cell in cells(place).items()}
             row["kernel"] = _link(row["kernel"], place.kept.folder, base)
             row["idea"], row["model"] = markdown(idea(place), _IDEA), markdown(entry.origin.model)
-            row["certified"] = f"{entry.origin.certified:%Y-%m-%d}"
+            row["certified"] = figures.day(entry.origin.certified)
             row["reverified"] = reverified(place.kept).plain
             rows.append(tuple(row[head] for head in heads))
         parts += [*_markdown_table(heads, rows), ""]
@@ -172,7 +173,10 @@ def notes(board: Board, boards: Sequence[Board]) -> list[str]:
         f"certified under {' and '.join(values)} ({field}): not told apart here"
         for field, values in board.unlike.items()
     ]
-    if len([other for other in boards if _title(other) == _title(board)]) > 1:
+    alike = [other for other in boards if _title(other) == _title(board)]
+    if any(other.statement != board.statement for other in alike):
+        found.append("the problem was changed: kernels for what it was before, or after, have a board of their own")
+    if any(apart(other.machine, board.machine) for other in alike):
         found.append(
             "other machines, or versions of torch or triton, have a board of their own: they have other baselines"
         )
@@ -193,7 +197,7 @@ def reverified(kept: Kept) -> Text:
     if not kept.again:
         return Text(figures.NOT_MEASURED)
     last = kept.again[-1]
-    return Text(f"{last.date:%Y-%m-%d}: {last.finding.value}", style=_STYLES.get(last.finding, "yellow"))
+    return Text(f"{figures.day(last.date)}: {last.finding.value}", style=_STYLES.get(last.finding, "yellow"))
 
 
 def _ranks(one: Standing) -> str:
@@ -220,6 +224,7 @@ def _entry_json(board: Board, place: Place) -> dict[str, object]:
     last = place.kept.again[-1] if place.kept.again else None
     return {
         "problem": board.problem,
+        "statement": board.statement,
         "arithmetic": board.arithmetic,
         "device": trial.machine.device,
         "rank": place.rank,

@@ -31,7 +31,7 @@ def spent_line(spent: Spent, candidates: int, minutes: float) -> str:
     return f"spent: {', '.join(parts)}"
 
 
-def spent_json(spent: Spent, candidates: int, minutes: float) -> dict[str, object]:
+def spent_json(spent: Spent, candidates: int, minutes: float | None) -> dict[str, object]:
     """Returns the same for `--json`; null: of some reply it is not known."""
     return {
         "requests": spent.requests,

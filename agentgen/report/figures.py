@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from agentgen.records.machine import Machine
 from agentgen.records.trial import Speedup
 
@@ -28,6 +30,16 @@ def _four_digits(value: float) -> str:
 def speedup(found: Speedup | None) -> str:
     """Returns `1.42× [1.38, 1.47]`, the 95% interval in brackets."""
     return NOT_MEASURED if found is None else f"{found.ratio:.2f}× [{found.low:.2f}, {found.high:.2f}]"
+
+
+def day(when: datetime) -> str:
+    """Returns `2026-11-22`: of UTC, in whatever zone it was written down."""
+    return f"{when.astimezone(UTC):%Y-%m-%d}"
+
+
+def minute(when: datetime) -> str:
+    """Returns `2026-11-22 20:30 UTC`."""
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def percent(fraction: float | None) -> str:

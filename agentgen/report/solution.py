@@ -29,7 +29,7 @@ class Solution:
     ideas: Mapping[str, Idea]
     candidates: tuple[Candidate, ...]
     trials: Mapping[str, Trial]
-    """By the candidate's id."""
+    """By the candidate's id, in the order in which they came."""
     spent: Spent
 
     @property
@@ -60,11 +60,10 @@ def write_best(solution: Solution, folder: Path) -> Path | None:
     Raises:
         StoreUnavailable: the folder cannot be written.
     """
-    trial = best(solution.evaluated)
-    if trial is None:
+    trial, kernel = best(solution.evaluated), best_file(solution, folder)
+    if trial is None or kernel is None:
         return None
     candidate = next(candidate for candidate in solution.candidates if candidate.id == trial.candidate)
-    kernel = folder / f"{solution.run.problem.name}-{candidate.id[:SHORT_ID]}.py"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         kernel.write_text(candidate.source, encoding="utf-8", newline="")
@@ -74,20 +73,26 @@ def write_best(solution: Solution, folder: Path) -> Path | None:
     return kernel
 
 
+def best_file(solution: Solution, folder: Path) -> Path | None:
+    """Returns where the best kernel lies, if it was written; None where none was ranked."""
+    top = best(solution.evaluated)
+    return folder / f"{solution.run.problem.name}-{top.candidate[:SHORT_ID]}.py" if top else None
+
+
 def solution_json(
     solution: Solution,
     became: Mapping[str, Became],
     kernel: Path | None,
-    minutes: float,
+    minutes: float | None,
     capped: Capped | None = None,
 ) -> dict[str, object]:
-    """Returns what `solve --json` prints.
+    """Returns what `solve --json` prints, and `report --json`.
 
     Args:
         solution: a run.
         became: what became of its ideas, by their ids.
         kernel: its best one, on disk.
-        minutes: of this invocation.
+        minutes: of this invocation; None where it only looks at a run.
         capped: which cap ended it, if one did.
     """
     run = solution.run

@@ -3,6 +3,7 @@
 1. A board holds the entries of one problem in one arithmetic that were certified on one kind of machine. What makes a
    kind is what the gate between evaluations goes by (`scoring.gate.OF_A_KIND`): the hardware, torch and triton, for a
    speedup is over what torch made of the problem. Driver, CUDA and Python part nothing, and are told where they differ.
+   A problem that was changed is another one: kernels for what it was before stand on a board of their own.
 2. Entries stand in the order of the lower ends of their speedups' intervals, as the candidates of a run do.
 3. An entry whose interval reaches as far as that of the first of its rank, by the margin that identical kernels in two
    processes differ by, shares the rank: a tie.
@@ -19,7 +20,7 @@ from agentgen.records.machine import Machine
 from agentgen.records.trial import Speedup, margin
 from agentgen.scoring.again import SAID
 from agentgen.scoring.gate import OF_A_KIND
-from agentgen.store.entries import Kept
+from agentgen.store.entries import Kept, statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,11 @@ class Board:
     machine: Machine
     """That of the first: the others' are of its kind."""
     places: tuple[Place, ...]
+
+    @property
+    def statement(self) -> str:
+        """Which problem it is, of those that had its name: a content hash."""
+        return statement(self.places[0].entry.problem)
 
     @property
     def unlike(self) -> dict[str, tuple[str, ...]]:
@@ -76,7 +82,8 @@ def boards(kept: Iterable[Kept]) -> tuple[Board, ...]:
     for one in kept:
         trial = one.entry.trial
         kind = tuple(str(getattr(trial.machine, field)) for field in OF_A_KIND)
-        groups[(trial.problem, trial.arithmetic.value, trial.machine.device, *kind)].append(one)
+        stated = statement(one.entry.problem)
+        groups[(trial.problem, trial.arithmetic.value, trial.machine.device, *kind, stated)].append(one)
     return tuple(_board(groups[key]) for key in sorted(groups))
 
 

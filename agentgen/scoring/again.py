@@ -13,8 +13,9 @@ from typing import Final
 
 from agentgen.records.entry import Entry, Finding, Reverified
 from agentgen.records.machine import Machine
-from agentgen.records.trial import Trial
+from agentgen.records.trial import Trial, margin
 from agentgen.scoring.gate import ALARM, OF_A_KIND, SUSPICION
+from agentgen.scoring.goes import LONGEST
 from agentgen.scoring.times import Times
 
 MORE_GOES: Final = 2
@@ -26,20 +27,29 @@ SAID: Final = ("driver", "cuda", "python")
 
 
 def suspect(entry: Entry, trial: Trial) -> bool:
-    """Returns whether a first go looks slower, so that more are to tell."""
-    return not apart(entry.trial.machine, trial.machine) and _slower(entry, (trial,)) < SUSPICION
+    """Returns whether a first go looks slower, so that more are to tell.
+
+    Not only by chance: a certificate whose interval somebody has made wide upwards would explain any time by it. It is
+    ranked by the lower end, and that the new interval has to reach.
+    """
+    times = _times(entry, (trial,))
+    if times is None or apart(entry.trial.machine, trial.machine):
+        return False
+    (then,), (now,) = times.old, times.new
+    return times.slower() < SUSPICION or now.high * (1 + margin(times.call_us)) < then.low
 
 
-def found(entry: Entry, trials: Sequence[Trial], date: datetime) -> Reverified:
+def found(entry: Entry, trials: Sequence[Trial], workload: str, date: datetime) -> Reverified:
     """Returns what it came to.
 
     Args:
         entry: of the leaderboard.
         trials: new certificates of its kernel, all from one machine; the first, and those that it was suspect for.
+        workload: that was timed in them; a certificate of the leaderboard is for `main`.
         date: of now.
     """
     last = trials[-1]
-    finding, words = _judged(entry, trials)
+    finding, words = _judged(entry, trials, workload)
     other = _named(entry.trial.machine, last.machine, SAID)
     return Reverified(
         date=date,
@@ -57,16 +67,20 @@ def apart(then: Machine, now: Machine) -> tuple[str, ...]:
     return tuple(field for field in OF_A_KIND if getattr(then, field) != getattr(now, field))
 
 
-def _judged(entry: Entry, trials: Sequence[Trial]) -> tuple[Finding, str]:
+def _judged(entry: Entry, trials: Sequence[Trial], workload: str) -> tuple[Finding, str]:
     then, now = entry.trial.machine, trials[-1].machine
     parted = apart(then, now)
     refused = next((trial for trial in trials if not trial.accepted), None)
-    said = f"{refused.outcome.value}: {' '.join(refused.reasons[0].split())}" if refused else "accepted"
+    said = f"{refused.outcome.value}: {' '.join(refused.reasons[0].split())[:LONGEST]}" if refused else "accepted"
     if parted and (not refused or not VERSIONS.issuperset(parted)):
         return Finding.ELSEWHERE, f"{_named(then, now, parted)}: times are not compared; {said} here"
     if refused:
         changed = f" under {_named(then, now, parted)}" if parted else ""
         return Finding.WRONG, f"{said}{changed}"
+    if workload != entry.problem.main.name:
+        return Finding.UNTIMED, f"accepted, but timed at {workload}: for main there is too little memory"
+    if unraced := _unraced(entry, trials):
+        return Finding.UNTIMED, f"accepted, but the certificate has no race with {unraced}, the fastest baseline here"
     times = _times(entry, trials)
     if times is None:
         return Finding.UNTIMED, "accepted, but there is no time over a baseline that the certificate raced as well"
@@ -77,6 +91,13 @@ def _judged(entry: Entry, trials: Sequence[Trial]) -> tuple[Finding, str]:
     if times.faster() < ALARM:
         return Finding.FASTER, words
     return Finding.SAME, words
+
+
+def _unraced(entry: Entry, trials: Sequence[Trial]) -> str | None:
+    """Returns a best baseline that the certificate does not know: a speedup over a slower one, as which the entry would
+    be shown, is not the one over the best."""
+    raced = {race.baseline for race in entry.trial.speedups}
+    return next((go.speedup.baseline for go in trials if go.speedup and go.speedup.baseline not in raced), None)
 
 
 def _slower(entry: Entry, trials: Sequence[Trial]) -> float:

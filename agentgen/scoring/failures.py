@@ -59,7 +59,13 @@ class Unsolved:
     def cause(self) -> str:
         """Which problem, how."""
         languages = " and ".join(language.value for language in self.run.languages)
-        return f"{self.run.problem.name}, {languages} on {self.device_type}: unsolved"
+        return f"{self.run.problem.name}{self.inside}, {languages} on {self.device_type}: unsolved"
+
+    @property
+    def inside(self) -> str:
+        """The arithmetic, where it is not the problem's own: ` in bf16`."""
+        arithmetic = self.run.arithmetic
+        return "" if arithmetic is self.run.problem.arithmetic.on(self.device_type) else f" in {arithmetic.value}"
 
     @property
     def device_type(self) -> DeviceType:
@@ -145,7 +151,9 @@ def entry_of(failure: Failure, problem: Path, folder: Path, models: Sequence[str
             effort=run.effort,
             caps=run.caps,
         )
-        name = "/".join(["solve", run.problem.name, failure.device_type, *(one.value for one in run.languages)])
+        name = "/".join(
+            ["solve", f"{run.problem.name}{failure.inside}", failure.device_type, *(one.value for one in run.languages)]
+        )
         return Entry(name, inputs, about, Verdict(accepted=True))
     if run.arithmetic is not own:
         raise BadInput(

@@ -9,6 +9,8 @@ from pydantic_evals.reporting import ReportCaseFailure
 
 from agentgen import errors
 
+Failure = ReportCaseFailure[Any, Any, Any]
+
 MACHINE_FAILED: Final = "the machine failed"
 """Also said of what nobody foresaw."""
 _FAULTS: Final[Mapping[type[errors.AgentgenError], str]] = {
@@ -19,10 +21,26 @@ _FAULTS: Final[Mapping[type[errors.AgentgenError], str]] = {
 }
 """The first that fits counts."""
 FAULTS: Final = tuple(dict.fromkeys([*_FAULTS.values(), MACHINE_FAILED]))
+_MAY_PASS: Final = (errors.MachineFailure, errors.ModelUnavailable, errors.ReplyPending)
 
 
-def fault(failure: ReportCaseFailure[Any, Any, Any]) -> str:
-    """Returns which fault it is: pydantic-evals keeps an error as the name of its class, then its message."""
+def fault(failure: Failure) -> str:
+    """Returns which fault it is."""
+    return next((word for kind, word in _FAULTS.items() if issubclass(_error(failure), kind)), MACHINE_FAILED)
+
+
+def waits(failure: Failure) -> bool:
+    """Whether nothing is missing but an answer."""
+    return issubclass(_error(failure), errors.ReplyPending)
+
+
+def may_pass(failure: Failure) -> bool:
+    """Whether the next attempt may come to a verdict; anything else fails again."""
+    return issubclass(_error(failure), _MAY_PASS)
+
+
+def _error(failure: Failure) -> type[BaseException]:
+    """Returns the class of what ended it: pydantic-evals keeps its name, then its message. What is none of ours is no
+    more than an exception."""
     found = getattr(errors, failure.error_message.partition(":")[0], None)
-    known = found if isinstance(found, type) else errors.MachineFailure
-    return next((word for kind, word in _FAULTS.items() if issubclass(known, kind)), MACHINE_FAILED)
+    return found if isinstance(found, type) and issubclass(found, errors.AgentgenError) else Exception

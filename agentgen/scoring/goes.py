@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from pydantic_evals.reporting import ReportCase, ReportCaseFailure
 
-from agentgen.errors import MachineFailure, ModelUnavailable, ReplyPending
 from agentgen.records.problem import DeviceType
 from agentgen.scoring.batch import Report
 from agentgen.scoring.cases import About, Inputs, Solve
+from agentgen.scoring.faults import fault, waits
 from agentgen.scoring.rates import Rate
 from agentgen.scoring.verdicts import Verdict
 
@@ -105,7 +105,7 @@ class Goes:
     def said(self) -> str:
         """Returns what came of it, with the first reason that there is."""
         outcomes = [str(run.output.outcome or "unsolved") for run in self.runs]
-        outcomes += [_words(failure) for failure in self.failures]
+        outcomes += [fault(failure) for failure in self.failures]
         counted = Counter(outcomes)
         many = len(outcomes) > 1
         words = ", ".join(f"{outcome} in {n} of {len(outcomes)}" if many else outcome for outcome, n in counted.items())
@@ -116,26 +116,6 @@ class Goes:
     @property
     def _first(self) -> Run | Failure:
         return (*self.runs, *self.failures)[0]
-
-
-def waits(failure: Failure) -> bool:
-    """Whether nothing is missing but an answer."""
-    return _is(failure, ReplyPending)
-
-
-def may_pass(failure: Failure) -> bool:
-    """Whether the next attempt may come to a verdict; anything else fails again."""
-    return _is(failure, MachineFailure, ModelUnavailable, ReplyPending)
-
-
-def _words(failure: Failure) -> str:
-    return "the machine failed" if _is(failure, MachineFailure) else "waits" if waits(failure) else "no verdict"
-
-
-def _is(failure: Failure, *kinds: type[Exception]) -> bool:
-    """Whether an exception of these kinds, or of those below them, ended it: a report has the names."""
-    name = failure.error_message.partition(":")[0]
-    return any(kind.__name__ == name or _is(failure, *kind.__subclasses__()) for kind in kinds)
 
 
 def by_case(*reports: Report) -> dict[str, Goes]:

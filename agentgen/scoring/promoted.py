@@ -6,7 +6,6 @@ pydantic-evals would write the whole file anew, without its comments and a line 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +82,7 @@ def put(path: Path, entries: Sequence[Entry]) -> None:
                 kernel.parent.mkdir(parents=True, exist_ok=True)
                 kernel.write_text(entry.source, encoding="utf-8", newline="")
         old = path.read_text(encoding="utf-8") if path.exists() else _HEAD.format(name=path.stem.replace("_", " "))
-        _write_whole(path, _with(old, entries))
+        _write_whole(path, _with(path, old if old.endswith("\n") else f"{old}\n", entries))
     except OSError as error:
         raise StoreUnavailable(f"the past failures cannot be written to {path}: {error.strerror or error}") from error
 
@@ -109,18 +108,42 @@ def _write_whole(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
         cases.load(part)
         os.replace(part, path)
+    except BadInput as error:
+        raise BadInput(str(error).replace(str(part), str(path))) from error
     finally:
         part.unlink(missing_ok=True)
 
 
-def _with(text: str, entries: Sequence[Entry]) -> str:
+def _with(path: Path, text: str, entries: Sequence[Entry]) -> str:
     """Returns the text of a dataset with more cases, each before the first with a later name."""
-    head, *blocks = re.split(r"(?m)^(?=- )", text if text.endswith("\n") else f"{text}\n")
-    named = [(str(yaml.safe_load(block)[0].get("name")), block) for block in blocks]
     for entry in entries:
-        place = next((at for at, (name, _) in enumerate(named) if name > entry.name), len(named))
-        named.insert(place, (entry.name, _block(entry)))
-    return head + "".join(block for _, block in named)
+        place, column = _place(path, text, entry.name)
+        block = "".join(f"{' ' * column}{line}" for line in _block(entry).splitlines(keepends=True))
+        text = text[:place] + block + text[place:]
+    return text
+
+
+def _place(path: Path, text: str, name: str) -> tuple[int, int]:
+    """Returns where in a dataset a case of that name belongs, and in which column its dash.
+
+    Raises:
+        BadInput: its cases have no lines of their own.
+    """
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    fields = root.value if isinstance(root, yaml.MappingNode) else []
+    found = next((value for key, value in fields if key.value == "cases"), None)
+    if not isinstance(found, yaml.SequenceNode):
+        return len(text), 0  # a dataset that begins
+    if found.flow_style:
+        raise BadInput(f"{path}: its cases stand in brackets: give each lines of its own, the first with a dash")
+    later = next((case for case in found.value if _name(case) > name), None)
+    mark = later.start_mark if later else found.end_mark
+    return text.rfind("\n", 0, mark.index) + 1, found.start_mark.column
+
+
+def _name(case: yaml.Node) -> str:
+    fields = case.value if isinstance(case, yaml.MappingNode) else []
+    return next((str(value.value) for key, value in fields if key.value == "name"), "")
 
 
 def _block(entry: Entry) -> str:

@@ -11,19 +11,21 @@ folder contradicts. That nobody wrote all of them anew can only be seen by judgi
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 from pydantic import Field, ValidationError
 
 from agentgen.errors import BadInput, StoreUnavailable
-from agentgen.records.base import Record
+from agentgen.records.base import Record, content_hash
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.entry import Entry, Origin, Reverified, Step
 from agentgen.records.problem import Problem
@@ -83,25 +85,45 @@ def add(entry: Entry, to: Path) -> Path:
     """
     home = to / entry.place
     source = entry.candidate.source.encode()
-    for other in sorted(home.parent.glob(f"*/{KERNEL}")):
-        if other.parent == home or contents(other) == source:
-            raise BadInput(f"{other.parent} is that kernel: agentgen reverify judges it again")
     candidate = entry.candidate.model_dump(exclude={"source"})
     about = _About(problem=entry.problem, **candidate, chain=entry.chain, origin=entry.origin)
     files = {KERNEL: source, TRIAL: _text(entry.trial), ENTRY: _text(about)}
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=".entry.", dir=home.parent))
-        try:
-            for name, content in files.items():
-                (part / name).write_bytes(content)
-            part.chmod(0o755)
-            part.rename(home)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+        with _alone(home.parent):
+            _require_new(home, source)
+            part = Path(tempfile.mkdtemp(prefix=".entry.", dir=home.parent))
+            try:
+                for name, content in files.items():
+                    (part / name).write_bytes(content)
+                part.chmod(0o755)
+                part.rename(home)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
     except OSError as error:
         raise StoreUnavailable(f"the entry cannot be written to {home}: {error.strerror or error}") from error
     return home
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Has others who enter something there wait, where the file system can lock a folder: two who enter one kernel at
+    once would both find that it is new."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _require_new(home: Path, source: bytes) -> None:
+    for other in sorted(home.parent.glob(f"*/{KERNEL}")):
+        if other.parent.name.startswith("."):
+            continue  # what somebody began and never finished keeps nobody out
+        if other.parent == home or contents(other) == source:
+            raise BadInput(f"{other.parent} is that kernel: agentgen reverify judges it again")
 
 
 def read(folder: Path) -> Kept:
@@ -120,7 +142,10 @@ def read(folder: Path) -> Kept:
     # The folder's name first: that the source was touched is what a reader wants to hear, not what follows from it.
     name = folder.resolve().name
     if candidate.id != name:
-        raise BadInput(f"{folder}: source, language and idea are those of {candidate.id}: the source is another one")
+        raise BadInput(
+            f"{folder}: source, language and idea are those of {candidate.id}: the source is another one, or the "
+            "folder has another name"
+        )
     certificate = _record(Trial, trial, folder / TRIAL)
     try:
         entry = Entry(
@@ -155,8 +180,9 @@ def note(folder: Path, again: Reverified) -> None:
         StoreUnavailable: it cannot be written.
     """
     try:
-        with (folder / REVERIFIED).open("ab") as file:  # one write: whoever judges it at the same time has a line, too
-            file.write(again.model_dump_json().encode() + b"\n")
+        with (folder / REVERIFIED).open("a+b") as file:  # one write: whoever judges it at the same time has a line, too
+            before = b"" if _ends_with_a_line(file) else b"\n"
+            file.write(before + again.model_dump_json().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -169,11 +195,26 @@ def differences(ours: Problem, theirs: Problem) -> tuple[str, ...]:
     return tuple(name for name in fields if getattr(ours, name) != getattr(theirs, name))
 
 
+def statement(problem: Problem) -> str:
+    """Returns a content hash that two problems share if nothing of `differences` parts them."""
+    return content_hash(problem.model_dump(mode="json", exclude={"title"}))
+
+
+def _ends_with_a_line(file: BinaryIO) -> bool:
+    """Returns whether nothing, or a whole line, comes before what is added: an editor may leave the last end out."""
+    if not file.seek(0, os.SEEK_END):
+        return True
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
+
+
 def _reverified(file: Path) -> tuple[Reverified, ...]:
+    """Returns all lines by their dates: a merge of two branches puts them in any order."""
     if not file.exists():
         return ()
     lines = contents(file).splitlines()
-    return tuple(_record(Reverified, line, file, number) for number, line in enumerate(lines, 1) if line.strip())
+    found = (_record(Reverified, line, file, number) for number, line in enumerate(lines, 1) if line.strip())
+    return tuple(sorted(found, key=lambda again: again.date))
 
 
 def _text(record: Record) -> bytes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from cli_program import Ended, agentgen_program
+
+from agentgen.cli.main import run
 
 REFERENCE = """
 import torch
@@ -39,6 +43,40 @@ def refused(ended: Ended, says: str) -> None:
     assert ended.answer["exit_code"] == 2
     assert ended.stderr.splitlines()[-1] == f"agentgen: {ended.answer['error']}"
     assert "Traceback" not in ended.stderr
+
+
+# ---- paths, and who reads --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-that-name/kernel.py", "x" * 5000])
+@pytest.mark.parametrize(
+    "command",
+    [["reverify"], ["verify", "conv2d"], ["report"], ["failures", "list", "--dataset"], ["problems", "import"]],
+    ids=" ".join,
+)
+def test_a_path_that_cannot_be(command: list[str], path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A home of nobody, a name that no file system takes: neither is a fault of ours."""
+    found = run([*command, path, "--json"])
+    said = capsys.readouterr()
+    if command[0] == "failures" and path[0] == "~":
+        assert found == 0  # a dataset that is not there yet
+        return
+    assert (found, "Traceback" in said.err) == (2, False), said.err
+    assert json.loads(said.out)["exit_code"] == 2
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown"])
+def test_a_reader_who_has_gone_is_no_rejection(option: str, tmp_path: Path) -> None:
+    """`agentgen ... | head -1`: 1 would say that the kernel was rejected."""
+    line = [sys.executable, "-c", "from agentgen.cli.main import main; main()", "leaderboard", option]
+    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout
+        program.stdout.close()
+        assert program.stderr
+        said = program.stderr.read()
+    assert program.returncode == 2
+    assert said.splitlines()[-1] == "agentgen: whoever read stdout has gone: the answer could not be written"
+    assert "Traceback" not in said
 
 
 # ---- references and candidates ---------------------------------------------------------------------------------------

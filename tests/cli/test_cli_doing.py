@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from made_records import cpu
 from rich.console import Console
 
 from agentgen import wiring
@@ -47,16 +48,7 @@ class Rehearsed(Doing):
 
     @property
     def machine(self) -> Machine:
-        return Machine(
-            device_type="cpu",
-            device=self.device,
-            cores=2,
-            memory_bytes=1 << 30,
-            last_level_cache_bytes=1 << 20,
-            torch="2",
-            triton=None,
-            python="3",
-        )
+        return cpu(self.device)
 
     def require(self, place: str, inputs: Inputs) -> None:
         """Everything can begin."""

@@ -3,84 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cli_program import Ended
+from made_records import REFERENCE, problem
+from past_runs import RUN as OTHER
+from past_runs import kernel, ledger_of, trial
 
 from agentgen.cli.main import run
-from agentgen.records.candidate import Candidate, Language
-from agentgen.records.machine import Machine
-from agentgen.records.problem import Arithmetic, Problem, Workload
-from agentgen.records.run import Plan, Run, RunStatus
-from agentgen.records.trial import Check, Outcome, Trial
+from agentgen.records.run import RunStatus
+from agentgen.records.trial import Outcome
 from agentgen.store.ledger import open_ledger
 
-REFERENCE = """import torch
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return x * x
-def get_inputs():
-    return [torch.rand(8)]
-def get_init_inputs():
-    return []
-"""
-PROBLEM = Problem(
-    name="square",
-    title="A square",
-    reference=REFERENCE,
-    workloads=(Workload(name="main"),),
-    arithmetic=Arithmetic.FP32,
-)
-MACHINE = Machine(
-    device_type="cpu",
-    device="a CPU",
-    cores=2,
-    memory_bytes=1 << 30,
-    last_level_cache_bytes=1 << 20,
-    torch="2",
-    triton=None,
-    python="3",
-)
-RUN = Run(
-    id="20261122-120000-abcd",
-    problem=PROBLEM,
-    arithmetic=Arithmetic.FP32,
-    device="cpu",
-    languages=(Language.CPP,),
-    models=("a-model",),
-    plan=Plan(),
-    created=datetime(2026, 11, 22, tzinfo=UTC),
-    status=RunStatus.DONE,
-)
-WRONG, CRASHED = Candidate(source="wrong", language=Language.CPP), Candidate(source="crashed", language=Language.CPP)
+RUN = OTHER.model_copy(update={"problem": problem("square")})  # without sizes, as a problem from outside
+WRONG, CRASHED = kernel("wrong"), kernel("crashed")
 DATASET = "past/failures.yaml"
 CLIP = Path(__file__).parents[1] / "problems" / "clip"
 
 
-def judged(candidate: Candidate, outcome: Outcome, *by: str) -> Trial:
-    return Trial(
-        candidate=candidate.id,
-        problem="square",
-        arithmetic=Arithmetic.FP32,
-        machine=MACHINE,
-        outcome=outcome,
-        reasons=("because of 12",),
-        checks=tuple(Check(name=name, passed=False, evidence="wrong") for name in by),
-    )
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    with open_ledger(f"sqlite:///{tmp_path / 'agentgen.db'}") as ledger:
-        ledger.create_run(RUN)
-        for candidate, trial in (
-            (WRONG, judged(WRONG, Outcome.WRONG_VALUES, "values: main")),
-            (CRASHED, judged(CRASHED, Outcome.CRASHED)),
-        ):
-            ledger.add_candidate(RUN.id, 1, candidate)
-            ledger.add_trial(RUN.id, trial)
+    wrong = trial(WRONG, Outcome.WRONG_VALUES, "because of 12", by=["values: main"])
+    with ledger_of(tmp_path, (WRONG, wrong), (CRASHED, trial(CRASHED, Outcome.CRASHED, "because of 12")), run=RUN):
+        pass
     (tmp_path / "problems").mkdir()
     return tmp_path
 
@@ -135,6 +81,23 @@ def test_what_was_refused_in_error_is_not_promoted_as_a_failure_too(folder: Path
     assert promoted == [f"square/cpp/{CRASHED.id[:8]}", "solve/square/cpu/cpp"]
 
 
+def test_what_was_kept_as_a_failure_is_not_accepted_without_a_word(folder: Path, failures: Program) -> None:
+    short = WRONG.id[:8]
+    assert failures("promote", "latest", short, "--to", DATASET).code == 0
+    again = failures("promote", "latest", short, "--wrongly-refused", "--to", DATASET)
+    said = f"square/cpp/{short} is there already, with another verdict that is due: take that case out first"
+    assert (again.code, again.answer["error"]) == (2, said)
+
+
+def test_a_kernel_that_is_no_text_cannot_be_shrunk(folder: Path, failures: Program) -> None:
+    assert failures("promote", "latest", WRONG.id[:8], "--to", DATASET).code == 0
+    kernel = folder / f"past/failures/cpp/square-{WRONG.id[:8]}.py"
+    kernel.write_bytes(b"\xff")
+    ended = failures("shrink", f"square/cpp/{WRONG.id[:8]}", "--dataset", DATASET, "--device", "cpu")
+    assert ended.code == 2
+    assert f"cannot read the candidate {kernel.relative_to(folder)}" in ended.answer["error"]
+
+
 def test_a_run_without_failures_leaves_no_file(folder: Path, failures: Program) -> None:
     waits = RUN.model_copy(update={"id": "20261122-130000-abcd", "status": RunStatus.WAITING})
     with open_ledger(f"sqlite:///{folder / 'agentgen.db'}") as ledger:
@@ -151,6 +114,8 @@ def test_a_run_without_failures_leaves_no_file(folder: Path, failures: Program) 
         (f"promote latest {WRONG.id[:8]} --all", "no candidates"),
         ("promote 1999", "no run"),
         ("shrink square/cpp/none", "cannot read"),
+        ("shrink square/cpp/none --tries -1", "have to be above 0"),
+        ("shrink square/cpp/none --minutes nan", "have to be above 0"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(folder: Path, failures: Program, arguments: str, said: str) -> None:

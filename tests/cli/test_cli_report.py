@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
+import made_records
 import pytest
 from cli_program import agentgen_program
 
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.problem import Arithmetic, Problem, Workload
-from agentgen.records.run import Plan, Run
 from agentgen.store.ledger import open_ledger
 from agentgen.store.transfer import pack
 
@@ -22,25 +20,7 @@ def home(tmp_path: Path) -> Path:
     """A folder with a run of one kernel that was not judged yet, in the store and in a folder of its own."""
     (tmp_path / "results").mkdir()
     with open_ledger(f"sqlite:///{tmp_path}/results/agentgen.db") as ledger:
-        problem = Problem(
-            name="relu",
-            title="Relu",
-            reference="class Model: ...",
-            workloads=(Workload(name="main"),),
-            arithmetic=Arithmetic.FP32,
-        )
-        ledger.create_run(
-            Run(
-                id=RUN,
-                problem=problem,
-                arithmetic=Arithmetic.FP32,
-                device="cpu",
-                languages=(Language.CPP,),
-                models=("recorded",),
-                plan=Plan(),
-                created=datetime(2026, 11, 22, tzinfo=UTC),
-            )
-        )
+        ledger.create_run(made_records.run())
         ledger.add_candidate(RUN, 1, Candidate(source="a kernel", language=Language.CPP))
         pack(ledger, RUN, tmp_path / "elsewhere" / "runs" / RUN)
     return tmp_path
@@ -50,6 +30,10 @@ def test_the_page_goes_to_the_runs_folder_or_where_it_is_wanted(home: Path) -> N
     usual = agentgen_program("report", "latest", "--json", folder=home)
     file = home / "results" / "runs" / RUN / "report.html"
     assert (usual.code, usual.answer["candidates"]) == (0, 1)
+    assert usual.answer["run"] == RUN  # and all that solve says of a run
+    assert [(one["language"], one["outcome"]) for one in usual.answer["trials"]] == [("cpp", None)]
+    assert (usual.answer["problem"], usual.answer["best"], usual.answer["kernel"]) == ("relu", None, None)
+    assert usual.answer["spent"]["requests"] == 0
     assert (home / usual.answer["html"]).resolve() == file
     assert file.stat().st_size == usual.answer["bytes"]
     assert "relu" in file.read_text(encoding="utf-8")

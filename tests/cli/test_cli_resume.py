@@ -3,86 +3,44 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
+import made_records
 import pytest
 from cli_program import Ended, agentgen_program
 
 from agentgen.models.exchange import read_request
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import Role
-from agentgen.records.machine import Ceilings, Machine, Target
-from agentgen.records.problem import Arithmetic, Problem, Workload
+from agentgen.records.problem import Arithmetic
 from agentgen.records.run import Plan, Run, RunStatus
-from agentgen.records.trial import Clock, Outcome, Speedup, Timing, Trial
+from agentgen.records.trial import Outcome, Trial
 from agentgen.store.ledger import Ledger, open_ledger
 
 SOURCE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass  # µ\n"
-MACHINE = Machine(
-    device_type="cpu",
-    device="Example 9000",
-    cores=2,
-    memory_bytes=1 << 33,
-    last_level_cache_bytes=1 << 25,
-    torch="2.13.0",
-    triton=None,
-    python="3.11.7",
-)
-PROBLEM = Problem(
-    name="relu",
-    title="Relu",
-    reference="class Model: ...",
-    workloads=(Workload(name="main"),),
-    arithmetic=Arithmetic.FP32,
-)
 
 
 def stored_run(ledger: Ledger, device: str = "cpu", rounds: int = 1) -> Run:
     """Stores a run of one idea a round whose device a judge has looked at."""
-    target = Target(
-        problem="relu",
-        arithmetic=Arithmetic.FP32,
-        machine=MACHINE,
-        ceilings=Ceilings(copy_bytes_per_s=2e10, matmul_flops_per_s={Arithmetic.FP32: 1e11}),
-        constants={},
-        inputs=(),
-        outputs=(),
-        parameters={},
-        flops=0,
-        bytes_moved=1 << 20,
-        bound_us=50.0,
-        bound_by="memory",
-        baselines_us={"eager": 100.0},
-    )
-    run = Run(
+    run = made_records.run(
         id="20261121-120000-abcd",
-        problem=PROBLEM,
-        arithmetic=Arithmetic.FP32,
         device=device,
-        languages=(Language.CPP,),
-        models=("mailbox",),
         plan=Plan(rounds=rounds, ideas=1, repairs=0),
-        created=datetime(2026, 11, 21, 12, tzinfo=UTC),
-        target=target,
+        target=made_records.target(),
     )
     ledger.create_run(run)
     return run
 
 
 def passed(candidate: Candidate) -> Trial:
-    timing = Timing(
-        clock=Clock.WALL, median_us=50, low_us=49, high_us=51, calls_per_window=4, windows=25, guests=1, copy_us=3
-    )
-    speedup = Speedup(baseline="eager", baseline_us=100, ratio=2, low=1.9, high=2.1, faster=True)
     return Trial(
         candidate=candidate.id,
         problem="relu",
         arithmetic=Arithmetic.FP32,
-        machine=MACHINE,
+        machine=made_records.cpu(),
         outcome=Outcome.PASSED,
-        timing=timing,
-        speedups=(speedup,),
+        timing=made_records.timing(50),
+        speedups=(made_records.speedup(2, 1.9, 2.1, baseline_us=100),),
         roofline_fraction=1.0,
     )
 
@@ -132,7 +90,7 @@ def test_a_run_waits_for_its_mailbox_and_ends_with_the_kernel_on_disk(tmp_path: 
     assert Trial.model_validate_json((kernel.parent / "trial.json").read_text()) == passed(candidate)
     assert "Touch [bold]less[/bold]" in done.stderr
     assert "2.00× [1.90, 2.10]" in done.stderr
-    assert "Example 9000" in done.stderr
+    assert made_records.cpu().device in done.stderr
 
 
 def test_a_cap_ends_a_run_that_a_higher_one_lets_go_on(tmp_path: Path) -> None:

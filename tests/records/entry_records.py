@@ -4,48 +4,27 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import made_records
+from made_records import REFERENCE, gpu, problem, timing
+
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.entry import Entry, Finding, Origin, Reverified, Step
 from agentgen.records.idea import Category, Idea
 from agentgen.records.machine import Machine
-from agentgen.records.problem import Arithmetic, Problem, Workload
-from agentgen.records.trial import Clock, Depth, Neighbour, Outcome, Speedup, Timing, Trial
+from agentgen.records.problem import Arithmetic, Problem
+from agentgen.records.trial import Clock, Depth, Neighbour, Outcome, Speedup, Trial
+
+__all__ = ["DAY", "MACHINE", "REFERENCE", "SOURCE", "again", "certificate", "entry", "problem", "refused", "speedup"]
 
 DAY = datetime(2026, 11, 22, 20, 30, tzinfo=UTC)
 SOURCE = "import torch\r\n\n\nclass ModelNew(torch.nn.Module):\n    pass  # µ\n"
-REFERENCE = """
-class Model: ...
-def get_inputs(): ...
-def get_init_inputs(): ...
-"""
-MACHINE = Machine(
-    device_type="cuda",
-    device="NVIDIA H200",
-    cores=132,
-    memory_bytes=150 << 30,
-    last_level_cache_bytes=60 << 20,
-    compute_capability="9.0",
-    driver="580.159.04",
-    cuda="13.0",
-    torch="2.11.0",
-    triton="3.6.0",
-    python="3.12.3",
-)
+MACHINE = gpu()
 
 
-def problem(name: str = "relu", reference: str = REFERENCE) -> Problem:
-    return Problem(
-        name=name,
-        title="Relu",
-        reference=reference,
-        workloads=(Workload(name="main"),),
-        arithmetic=Arithmetic.FP32,
-    )
-
-
-def speedup(ratio: float, wide: float = 0.01, baseline: str = "torch.compile default") -> Speedup:
-    low, high = ratio * (1 - wide), ratio * (1 + wide)
-    return Speedup(baseline=baseline, baseline_us=200.0, ratio=ratio, low=low, high=high, faster=low > 1.01)
+def speedup(
+    ratio: float, wide: float = 0.01, baseline: str = "torch.compile default", baseline_us: float = 200.0
+) -> Speedup:
+    return made_records.speedup(ratio, ratio * (1 - wide), ratio * (1 + wide), baseline, baseline_us)
 
 
 def certificate(of: Candidate, ratio: float = 2.0, wide: float = 0.01, machine: Machine = MACHINE) -> Trial:
@@ -58,17 +37,8 @@ def certificate(of: Candidate, ratio: float = 2.0, wide: float = 0.01, machine: 
         depth=Depth.CERTIFY,
         outcome=Outcome.PASSED,
         accuracy_class=Arithmetic.FP32,
-        timing=Timing(
-            clock=Clock.GATE,
-            median_us=200 / ratio,
-            low_us=198 / ratio,
-            high_us=202 / ratio,
-            calls_per_window=4,
-            windows=42,
-            guests=2,
-            copy_us=3,
-        ),
-        speedups=(speedup(ratio, wide), speedup(1.5 * ratio, wide, "eager")),
+        timing=timing(200 / ratio, clock=Clock.GATE, windows=42, guests=2),
+        speedups=(speedup(ratio, wide), speedup(1.5 * ratio, wide, "eager", 300.0)),
         neighbours=(near,),
         roofline_fraction=0.5,
     )

@@ -9,36 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_records import cpu, speedup, timing
 from pydantic import ValidationError
 
 from agentgen.records.base import content_hash
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.idea import Category, Idea
-from agentgen.records.machine import Ceilings, Machine, Target
+from agentgen.records.machine import Ceilings, Target
 from agentgen.records.problem import Arithmetic, Problem, Workload
-from agentgen.records.trial import Check, Clock, Outcome, Speedup, Timing, Trial
+from agentgen.records.trial import Check, Outcome, Timing, Trial
 
-MACHINE = Machine(
-    device_type="cpu",
-    device="EPYC",
-    cores=2,
-    memory_bytes=2**33,
-    last_level_cache_bytes=2**25,
-    torch="2.13",
-    triton=None,
-    python="3.11",
-)
-TIMING = Timing(
-    clock=Clock.WALL,
-    median_us=10.0,
-    low_us=9.0,
-    high_us=11.0,
-    calls_per_window=100,
-    windows=11,
-    guests=1,
-    copy_us=0.5,
-)
-SPEEDUP = Speedup(baseline="eager", baseline_us=20.0, ratio=2.0, low=1.9, high=2.1, faster=True)
+MACHINE, TIMING, SPEEDUP = cpu(), timing(10.0), speedup(2.0, baseline_us=20.0)
 REJECTIONS = [outcome for outcome in Outcome if outcome is not Outcome.PASSED]
 
 
@@ -85,6 +66,17 @@ def test_a_passed_trial_may_or_may_not_be_timed() -> None:
 def test_not_measured_is_none_and_never_a_number(median_us: float) -> None:
     with pytest.raises(ValidationError):
         Timing.model_validate({**TIMING.model_dump(), "median_us": median_us})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_figures_that_are_no_numbers_are_no_record(value: float) -> None:
+    """Ranks would follow from them, and no chart has a place for them."""
+    for known, fields in ((TIMING, ("median_us", "low_us", "high_us")), (SPEEDUP, ("ratio", "low", "high"))):
+        for field in fields:
+            with pytest.raises(ValidationError):
+                type(known).model_validate({**known.model_dump(), field: value})
+    with pytest.raises(ValidationError):
+        trial(timing=TIMING, roofline_fraction=value)
 
 
 def test_a_trial_comes_back_from_json_as_it_was() -> None:

@@ -6,39 +6,29 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from report_records import MACHINE, failed, passed
+import made_records
+from report_records import failed, passed
 
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import Role
 from agentgen.records.idea import Category, Idea
 from agentgen.records.machine import Ceilings, Target
-from agentgen.records.problem import Arithmetic, Problem, Workload
-from agentgen.records.run import Plan, Run
+from agentgen.records.problem import Arithmetic
+from agentgen.records.run import Run
 from agentgen.records.trial import Outcome, Trial
 from agentgen.report.solution import Solution
 from agentgen.store.rows import Letter, Spent
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
-PROBLEM = Problem(
-    name="conv2d",
-    title="A convolution",
-    reference="class Model: pass\n",
-    workloads=(Workload(name="main"),),
-    arithmetic=Arithmetic.FP32,
-)
+PROBLEM = made_records.problem("conv2d", title="A convolution", reference="class Model: pass\n")
 ROOT = PROBLEM.root(Arithmetic.FP32)
 
 
 def target(flops: int = 4_000_000_000) -> Target:
-    return Target(
-        problem="conv2d",
-        arithmetic=Arithmetic.FP32,
-        machine=MACHINE,
-        ceilings=Ceilings(copy_bytes_per_s=2e10, matmul_flops_per_s={Arithmetic.FP32: 2e12, Arithmetic.BF16: 3e12}),
-        constants={},
-        inputs=(),
-        outputs=(),
-        parameters={},
+    rates = {Arithmetic.FP32: 2e12, Arithmetic.BF16: 3e12}
+    return made_records.target(
+        PROBLEM,
+        ceilings=Ceilings(copy_bytes_per_s=2e10, matmul_flops_per_s=rates),
         flops=flops,
         bytes_moved=40_000_000,
         bound_us=2000,
@@ -48,18 +38,8 @@ def target(flops: int = 4_000_000_000) -> Target:
 
 
 def run(**fields: object) -> Run:
-    known: dict[str, object] = {
-        "id": "20261122-000000-abcd",
-        "problem": PROBLEM,
-        "arithmetic": Arithmetic.FP32,
-        "device": "cpu",
-        "languages": (Language.CPP,),
-        "models": ("scripted",),
-        "plan": Plan(),
-        "created": datetime(2026, 11, 22, tzinfo=UTC),
-        "target": target(),
-    }
-    return Run.model_validate({**known, **fields})
+    created = datetime(2026, 11, 22, tzinfo=UTC)
+    return made_records.run(PROBLEM, **{"models": ("scripted",), "created": created, "target": target(), **fields})
 
 
 def idea(title: str, parent: str = ROOT, reasoning: str = "because", **fields: object) -> Idea:

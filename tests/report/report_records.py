@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from made_records import cpu, speedup, timing
+
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.idea import Category, Idea
-from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
-from agentgen.records.trial import Accuracy, Check, Clock, Neighbour, Outcome, Speedup, Timing, Trial
+from agentgen.records.trial import Accuracy, Check, Neighbour, Outcome, Trial
 
-MACHINE = Machine(
-    device_type="cpu",
-    device="AMD EPYC 9554",
-    cores=2,
-    memory_bytes=8 << 30,
-    last_level_cache_bytes=32 << 20,
-    torch="2.13.0",
-    triton=None,
-    python="3.11.7",
-)
+MACHINE = cpu()
 
 
 def idea(title: str, parent: str = "root") -> Idea:
@@ -29,17 +21,8 @@ def candidate(text: str, of: Idea, *, parent: str | None = None, repair: int = 0
 
 
 def passed(of: Candidate, ratio: float, low: float, high: float, *, timed: bool = True) -> Trial:
-    timing = Timing(
-        clock=Clock.WALL,
-        median_us=6214.4 / ratio,
-        low_us=6000 / ratio,
-        high_us=6500 / ratio,
-        calls_per_window=4,
-        windows=25,
-        guests=1,
-        copy_us=80,
-    )
-    speedup = Speedup(baseline="eager", baseline_us=6214.4, ratio=ratio, low=low, high=high, faster=low > 1.01)
+    timed_at = timing(6214.4 / ratio, 6000 / ratio, 6500 / ratio, copy_us=80)
+    raced = speedup(ratio, low, high, baseline_us=6214.4)
     return Trial(
         candidate=of.id,
         problem="conv2d",
@@ -48,8 +31,8 @@ def passed(of: Candidate, ratio: float, low: float, high: float, *, timed: bool 
         outcome=Outcome.PASSED,
         checks=(Check(name="own work", passed=True, evidence="0 foreign kernels"),),
         accuracy=(accuracy("main", "normal", 2e-7), accuracy("main", "scaled", 9e-7), accuracy("tiny", "zeros", 1e-8)),
-        timing=timing if timed else None,
-        speedups=(speedup,) if timed else (),
+        timing=timed_at if timed else None,
+        speedups=(raced,) if timed else (),
         roofline_fraction=0.31 if timed else None,
         seconds={"start": 0.01, "build": 0.25, "check": 1.5, "time": 2.0},
     )
@@ -86,9 +69,7 @@ def with_neighbours(trial: Trial) -> Trial:
         Neighbour(
             workload=name,
             median_us=100.0,
-            speedup=Speedup(
-                baseline="eager", baseline_us=100 * ratio, ratio=ratio, low=ratio - 0.1, high=ratio + 0.1, faster=False
-            ),
+            speedup=speedup(ratio, max(ratio - 0.1, 0.01), ratio + 0.1, baseline_us=100 * ratio),
         )
         for name, ratio in ratios.items()
     )

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from entry_records import MACHINE, again, entry, problem
+from entry_records import MACHINE, REFERENCE, again, entry, problem
 from rich.console import Console, RenderableType
 
 from agentgen.records.entry import Finding
@@ -82,6 +82,17 @@ def test_ties_and_what_boards_do_not_tell_apart_are_said() -> None:
     assert text.count(" 1=  ") == 2
     assert text.count("certified under 580.159.04 and 590.1 (driver): not told apart here") == 1
     assert text.count("have a board of their own") == 2
+
+
+def test_a_problem_that_was_changed_is_said_below_its_boards() -> None:
+    changed = problem(reference=REFERENCE + "# easier\n")
+    newer = MACHINE.model_copy(update={"driver": "590.1"})
+    entries = [entry("a"), entry("b", of=changed, machine=newer), entry("c", of=problem("softmax"))]
+    found = boards(Kept(BASE / one.place, one) for one in entries)
+    text = shown(board_tables(found, 160))
+    assert text.count("the problem was changed: kernels for what it was before, or after, have a board") == 2
+    assert text.count("other machines") == 0
+    assert len({one["statement"] for one in board_json(found) if one["problem"] == "relu"}) == 2
 
 
 def test_programs_get_one_object_for_each_entry(found: tuple[Board, ...]) -> None:

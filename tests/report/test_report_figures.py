@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from report_records import MACHINE
 
@@ -49,3 +51,8 @@ def test_a_machine_is_named_with_the_versions_that_move_a_time() -> None:
     assert figures.machine(gpu) == (
         "NVIDIA H200, compute capability 9.0, driver 580.95, CUDA 13.0, torch 2.13.0, triton 3.7.1, Python 3.11.7"
     )
+
+
+def test_dates_are_of_utc_wherever_they_were_written_down() -> None:
+    when = datetime(2026, 11, 23, 9, 30, tzinfo=timezone(timedelta(hours=13)))
+    assert (figures.day(when), figures.minute(when)) == ("2026-11-22", "2026-11-22 20:30 UTC")

@@ -15,6 +15,7 @@ import pytest
 from page_records import candidate, idea, large, recorded, refined, run, solution
 from report_records import failed, passed
 
+from agentgen.records.candidate import Candidate, Language
 from agentgen.records.trial import Outcome
 from agentgen.report.page import story
 from agentgen.report.page.outcome import FAMILIES, family
@@ -181,6 +182,17 @@ def test_a_store_that_was_tampered_with_still_makes_a_tree() -> None:
     assert page(solution([known], [one, lost], []))
 
 
+def test_kernels_whose_ids_begin_alike_are_two() -> None:
+    """Eight digits can be made to agree in a second, and a page would show the source of one for the other's trial."""
+    first, second = (Candidate(source=f"x = {n}", language=Language.CPP) for n in (66877, 68316))
+    assert first.id[:8] == second.id[:8]
+    of = solution([], [first, second], [passed(first, 2.0, 1.9, 2.1), failed(second, Outcome.CRASHED, "signal 11")])
+    assert len(lay_out(of).spots) == 3
+    columns = unpacked(page(of))
+    found = dict(zip(columns["source"], columns["outcome"], strict=True))
+    assert (found["x = 66877"], found["x = 68316"]) == ("PASSED", "CRASHED")
+
+
 def test_a_program_refined_a_thousand_times_is_laid_out() -> None:
     of = idea("Refine")
     line = [candidate("0", of)]
@@ -222,4 +234,4 @@ def test_every_outcome_has_a_family_and_no_two_families_look_alike() -> None:
 
 def test_a_page_is_the_same_each_time() -> None:
     assert page(refined()[0]) == page(refined()[0])
-    assert run().id in page(refined()[0])
+    assert f"run {run().id} · 2026-11-22 00:00 UTC · " in page(refined()[0])

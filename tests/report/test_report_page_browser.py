@@ -104,6 +104,30 @@ def test_three_hundred_kernels_open_within_two_seconds_and_stay_usable(visit: Vi
     assert page.locator("#rows tbody tr:visible").count() == 60
 
 
+def test_a_browser_that_takes_no_more_urls_still_shows_what_is_chosen(visit: Visit, tmp_path: Path) -> None:
+    of, candidates = refined()
+    page = visit(written(of, tmp_path))
+    page.evaluate("void (history.replaceState = () => { throw new DOMException('too often', 'SecurityError') })")
+    for one in candidates:
+        page.locator(f'#canvas .n[data-n="{one.id}"]').click()
+        assert one.id in page.locator("#head").inner_text()
+
+
+def test_sources_that_are_made_to_take_long_do_not(visit: Visit, tmp_path: Path) -> None:
+    """Quotes that never close, which a grammar may try over and over; and lines without end, each a row of a diff."""
+    known = idea("Of no use")
+    quotes = candidate('k = jit.cuda(r"""\n#include <a>\nvoid f() {\n' + "\\'" * 60_000 + ';\n}"""\n', known)
+    rows = candidate("".join(f"{n % 97}\n" for n in range(60_000)), known)
+    page = visit(written(solution([known], [quotes, rows], []), tmp_path))
+    for one, tab in ((quotes, "source"), (quotes, "diff"), (rows, "diff")):
+        spent = page.evaluate(
+            """what => { const start = performance.now(); change(what); return performance.now() - start; }""",
+            {"n": one.id, "tab": tab, "vs": "root"},
+        )
+        assert spent < 2000, (tab, spent)
+    assert "the last 54001 lines are not compared" in page.locator("#pane").inner_text()
+
+
 def test_a_diff_gives_both_sides_back_and_is_as_short_as_can_be(visit: Visit, tmp_path: Path) -> None:
     page = visit(written(refined()[0], tmp_path))
     rng = random.Random(7)
@@ -177,6 +201,11 @@ def test_highlighting_leaves_every_character_where_it_was(visit: Visit, tmp_path
             "text => lines(text).map(line => line.map(([, part]) => part).join('')).join('\\n')", source
         )
         assert back == source.replace("\r\n", "\n")
+    kinds = page.evaluate(
+        "text => lines(text).flat().filter(([kind]) => kind).map(([kind, part]) => kind + ' ' + part)",
+        'lib = jit.cuda(r"""\n/* of two\n   lines, it\'s */ void k();\n""")\n',
+    )
+    assert {"comment /* of two", "comment    lines, it's */", "word void"} <= set(kinds)
     kinds = page.evaluate(
         "text => lines(text).flat().filter(([kind]) => kind).map(([kind, part]) => kind + ' ' + part)", sources[0]
     )

@@ -50,6 +50,21 @@ def test_what_was_spent_follows_the_answers_and_what_is_not_stored_is_no_zero() 
     assert costs.not_drawn([letter(Role.WRITE, "x", usd=0.0, seconds=1)])[0].startswith("They cost nothing")
 
 
+def test_the_best_so_far_was_reached_when_its_kernel_was_judged() -> None:
+    """Several devices, or a repair, judge in another order than kernels were written in."""
+    of, (first, wrong, crashed, repaired) = refined()
+    trials = [of.trials[one.id] for one in (wrong, repaired, first, crashed)]
+    later = solution(list(of.ideas.values()), list(of.candidates), trials)
+    spent = costs.spending(later, ())
+    assert [spent[one.id].evaluations for one in (wrong, repaired, first, crashed)] == [1, 2, 3, 4]
+    chart = charts.progress(later, spent)[0]
+    assert [point.key for point in chart.points] == [candidate_key(one.id) for one in (wrong, repaired, first, crashed)]
+    (best,) = (point for point in chart.points if point.is_best)
+    (line,) = (line for line in chart.lines if line.style == "best")
+    assert line.path.count("V") == 1  # what is judged after the best one raises nothing
+    assert f"H{best.x}V{best.y}" in line.path
+
+
 def test_the_roof_is_where_the_ceilings_meet_and_kernels_lie_below() -> None:
     of, (_, _, _, repaired) = refined()
     chart = charts.roofline(of)

@@ -43,7 +43,7 @@ def hostile() -> Entry:
         f"{HOSTILE}\n" + "x" * 1_000_000,
         model=HOSTILE,
         title=HOSTILE,
-        of=problem("..", f"{HOSTILE}\n"),
+        of=problem("..", reference=f"{HOSTILE}\n"),
         machine=MACHINE.model_copy(update={"device": f"../../{HOSTILE}", "driver": HOSTILE}),
     )
     trial = made.trial
@@ -153,6 +153,17 @@ def test_arithmetics_of_a_problem_are_rows_of_it() -> None:
     both = kept(one, other.model_copy(update={"trial": trial}))
     rows = matrix(boards(both), {each.folder: "" for each in both}).rows
     assert [(row.problem, row.arithmetic, row.span) for row in rows] == [("relu", "fp16", 2), ("relu", "fp32", 0)]
+
+
+def test_a_problem_that_was_changed_has_a_row_for_each_statement_of_it() -> None:
+    old, new = entry(of=problem("relu")), entry(of=problem("relu", reference="class Model: ...\n"))
+    both = kept(old, new)
+    found = boards(both)
+    rows = matrix(found, {each.folder: "" for each in both}).rows
+    assert [(row.problem, row.span) for row in rows] == [("relu", 2), ("relu", 0)]
+    stated = [board.statement[:8] for board in found]
+    assert [row.arithmetic for row in rows] == [f"fp32, as {one} states it" for one in stated]
+    assert len(set(stated)) == 2
 
 
 def test_boards_have_ranks_words_and_what_differs_within_them() -> None:

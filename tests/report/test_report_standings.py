@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from entry_records import MACHINE, entry, problem
+from entry_records import MACHINE, REFERENCE, entry, problem
 
 from agentgen.records.entry import Entry
 from agentgen.report.standings import Board, boards, by_model
@@ -48,6 +48,14 @@ def test_machines_problems_and_versions_have_boards_of_their_own() -> None:
     assert [board.problem for board in found] == ["relu"] * 5 + ["softmax"]
     assert all([rank for rank, *_ in ranked(board)] == [1] for board in found)
     assert not any(board.unlike for board in found)
+
+
+def test_kernels_for_what_a_problem_was_before_stand_on_a_board_of_their_own() -> None:
+    easier, renamed = problem(reference=REFERENCE + "# easier\n"), problem().model_copy(update={"title": "Words"})
+    found = boards(kept(entry("a", 2.0), entry("b", 9.0, of=easier), entry("c", 1.0, of=renamed)))
+    ranks = [[(rank, source) for rank, _, source in ranked(board)] for board in found]
+    assert sorted(ranks) == [[(1, "a"), (2, "c")], [(1, "b")]]
+    assert len({board.statement for board in found}) == 2
 
 
 def test_drivers_share_a_board_that_says_so() -> None:

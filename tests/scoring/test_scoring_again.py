@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from entry_records import DAY, MACHINE, certificate, entry, refused
 
-from agentgen.records.entry import Finding, Reverified
+from agentgen.records.entry import Entry, Finding, Reverified
 from agentgen.records.machine import Machine
 from agentgen.records.trial import Trial
 from agentgen.scoring.again import found, suspect
@@ -20,8 +20,15 @@ def go(ratio: float, machine: Machine = MACHINE) -> Trial:
     return certificate(ENTRY.candidate, ratio, machine=machine)
 
 
-def judged(*trials: Trial) -> Reverified:
-    return found(ENTRY, trials, DAY)
+def judged(*trials: Trial, of: Entry = ENTRY, workload: str = "main") -> Reverified:
+    return found(of, trials, workload, DAY)
+
+
+def claiming(**change: float) -> Entry:
+    """Returns the entry with another first race written into its certificate."""
+    first, *others = ENTRY.trial.speedups
+    trial = ENTRY.trial.model_copy(update={"speedups": (first.model_copy(update=change), *others)})
+    return ENTRY.model_copy(update={"trial": trial})
 
 
 def test_what_differs_by_no_more_than_identical_kernels_is_the_same() -> None:
@@ -97,3 +104,34 @@ def test_the_fastest_baseline_that_both_raced_is_compared() -> None:
     result = judged(eager_only)
     assert result.finding is Finding.SAME
     assert result.words.startswith("over eager 3.000x")
+
+
+def test_no_width_that_was_written_into_an_interval_explains_a_slower_kernel() -> None:
+    """It stands first by its lower end; by its interval nothing could ever be slower than it."""
+    forged = claiming(ratio=100.0, low=99.0, high=1e9)
+    assert suspect(forged, go(2.0))
+    assert judged(go(2.0), go(2.01), go(1.99), of=forged).finding is Finding.SLOWER
+    disturbed = claiming(low=1.0, high=4.0)
+    assert not suspect(disturbed, go(1.9))
+    assert judged(go(1.9), of=disturbed).finding is Finding.SAME
+
+
+def test_a_speedup_over_a_slower_baseline_is_not_taken_for_that_over_the_best() -> None:
+    trial = ENTRY.trial.model_copy(update={"speedups": ENTRY.trial.speedups[1:]})
+    result = judged(go(2.0), of=ENTRY.model_copy(update={"trial": trial}))
+    assert result.finding is Finding.UNTIMED
+    assert "no race with torch.compile default, the fastest baseline here" in result.words
+
+
+def test_a_time_at_a_smaller_workload_is_none_of_main() -> None:
+    result = judged(go(2.0), workload="less")
+    assert (result.finding, result.words) == (
+        Finding.UNTIMED,
+        "accepted, but timed at less: for main there is too little memory",
+    )
+    assert judged(refused(ENTRY.candidate), workload="less").finding is Finding.WRONG
+
+
+def test_the_reason_of_a_refusal_is_told_in_a_line_of_some_length() -> None:
+    long = refused(ENTRY.candidate).model_copy(update={"reasons": ("error\n" * 100_000,)})
+    assert len(judged(long).words) < 400

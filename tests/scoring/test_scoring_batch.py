@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from made_records import cpu
 from whole import evaluated
 
 from agentgen.errors import BadInput, DeviceLost, StoreUnavailable
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Check, Depth, Outcome, Trial
 from agentgen.report.evaluation import stage_seconds, summary
@@ -24,18 +24,7 @@ evaluators: [Decision, Cause]
 report_evaluators: [Confusion, ErrorRates]
 cases:
 """
-MACHINE = Machine(
-    device_type="cpu",
-    device="a CPU",
-    cores=2,
-    memory_bytes=1 << 30,
-    last_level_cache_bytes=1 << 20,
-    torch="2",
-    triton=None,
-    python="3",
-)
-
-
+MACHINE = cpu("a CPU")
 PLACES = {"values": "values: main"}
 
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from made_records import gpu
 from whole import evaluated
 
 from agentgen.errors import DeviceLost, JudgeDied
 from agentgen.records.candidate import Candidate
-from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Depth, Outcome, Trial
 from agentgen.scoring import batch, cases
@@ -68,19 +68,6 @@ def test_a_second_go_begins_when_no_first_is_left() -> None:
 HEAD = "name: small\nevaluators: [Decision]\nreport_evaluators: [Confusion, ErrorRates]\ncases:\n"
 
 
-def machine(device: str = "a GPU") -> Machine:
-    return Machine(
-        device_type="cuda",
-        device=device,
-        cores=132,
-        memory_bytes=1 << 37,
-        last_level_cache_bytes=1 << 25,
-        torch="2",
-        triton=None,
-        python="3",
-    )
-
-
 class House:
     """Opens judges, and knows which device judged which problem."""
 
@@ -130,7 +117,7 @@ class Judge:
             candidate=candidate.id,
             problem="square",
             arithmetic=Arithmetic.FP32,
-            machine=machine(house.kinds[self._device]),
+            machine=gpu(house.kinds[self._device]),
             outcome=Outcome.PASSED,
         )
 

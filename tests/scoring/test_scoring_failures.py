@@ -141,7 +141,10 @@ def test_an_unsolved_problem_is_to_be_solved_by_whoever_is_asked(tmp_path: Path)
     path = dataset(tmp_path)
     put(path, [entry_of(found[-1], Path("square"), Path("past_failures"), ["a-model"])])
     (case,) = cases.load(path).cases
-    assert case.name == "solve/square/cpu/cpp"
+    assert case.name == "solve/square in bf16/cpu/cpp"
+    assert case.metadata
+    assert case.metadata.past
+    assert case.metadata.past.cause == "square in bf16, cpp on cpu: unsolved"  # in its own arithmetic it is another one
     assert case.inputs == Solve(problem=Path("square"), arithmetic=Arithmetic.BF16, languages=(Language.CPP,), rounds=1)
     assert case.expected_output == Verdict(accepted=True)
     assert cases.without_unsolved(cases.load(path)).cases == []
@@ -206,6 +209,39 @@ def test_cases_come_in_the_order_of_their_names_and_words_of_people_stay(tmp_pat
     assert known(path)[first.key] == first.name
 
 
+LAYOUTS = {
+    "lists above": "name: x\nevaluators:\n- Decision\n- Cause\ncases:\n{cases}",
+    "lists below": "name: x\ncases:\n{cases}evaluators:\n- Decision\n",
+    "cases further in": "name: x\ncases:\n  {indented}evaluators: [Decision]\n",
+}
+BETWEEN = "- name: square/m\n  inputs: {problem: square, kernel: m/cpp/m.py}\n  metadata: {devices: [cpu]}\n"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_cases_are_put_into_a_dataset_however_it_is_laid_out(tmp_path: Path, layout: str) -> None:
+    path = dataset(tmp_path)
+    made = entries(ledger_of(tmp_path, (GOOD, PASSED), (WRONG, BAD_VALUES), (CRASHED, SIGNAL)))
+    (tmp_path / "m/cpp").mkdir(parents=True)
+    (tmp_path / "m/cpp/m.py").write_text("")
+    indented = BETWEEN.rstrip().replace("\n", "\n  ") + "\n"
+    path.write_text(LAYOUTS[layout].replace("{cases}", BETWEEN).replace("{indented}", indented))
+    put(path, made)
+    assert names(path) == sorted([*(entry.name for entry in made), "square/m"])
+    assert len(cases.load(path).evaluators) == (2 if layout == "lists above" else 1)
+    before = path.read_text()
+    with pytest.raises(BadInput, match="already"):
+        put(path, made)
+    assert path.read_text() == before
+
+
+def test_cases_in_brackets_are_refused_in_a_line_that_names_the_file(tmp_path: Path) -> None:
+    path = dataset(tmp_path)
+    path.write_text("name: x\ncases: []\n")
+    with pytest.raises(BadInput, match=rf"{path}: its cases stand in brackets"):
+        put(path, entries(ledger_of(tmp_path, (GOOD, PASSED), (WRONG, BAD_VALUES))))
+    assert path.read_text() == "name: x\ncases: []\n"
+
+
 def test_a_name_is_given_once_and_nothing_is_half_written(tmp_path: Path) -> None:
     path = dataset(tmp_path)
     made = entries(ledger_of(tmp_path, (GOOD, PASSED), (WRONG, BAD_VALUES)))
@@ -215,7 +251,7 @@ def test_a_name_is_given_once_and_nothing_is_half_written(tmp_path: Path) -> Non
         put(path, made)
     (tmp_path / "square").rmdir()  # such a case would be of no use
     elsewhere = Subject(problem=Path("none"), kernel=Path("past_failures/cpp/none.py"))
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match=rf"^{path}: .* is missing"):
         put(path, [Entry("x", elsewhere, made[0].about, made[0].expected)])
     assert path.read_text() == before
     assert [file.name for file in tmp_path.glob("*part*")] == []

@@ -1,33 +1,22 @@
-"""What goes without a verdict are called, and what the gate makes of them."""
+"""What the gate makes of goes without a verdict."""
 
 from __future__ import annotations
 
-import pytest
 from gate_reports import PASSED, PROBLEM, refused, report
 
 from agentgen.scoring.gate import Kind, compare
-from agentgen.scoring.goes import by_case, may_pass, waits
+from agentgen.scoring.goes import by_case
 
 WAITS = "ReplyPending: run r is waiting for 1 answer"
 
 
-@pytest.mark.parametrize(
-    ("message", "passing", "waiting", "said"),
-    [
-        ("MachineFailure: no verdict within 60 s", True, False, "the machine failed"),
-        ("DeviceLost: gone", True, False, "the machine failed"),
-        ("ModelUnavailable: refused", True, False, "no verdict"),
-        (WAITS, True, True, "waits"),
-        ("NothingRecorded: no replies", False, False, "no verdict"),
-        ("ReferenceInvalid: it does not run", False, False, "no verdict"),
-        ("KeyError: 'DeviceLost'", False, False, "no verdict"),
-    ],
-)
-def test_what_a_failure_is_called(message: str, passing: bool, waiting: bool, said: str) -> None:
-    found = report({"a": [message]})
-    (failure,) = found.failures
-    assert (may_pass(failure), waits(failure)) == (passing, waiting)
-    assert by_case(found)["a"].said() == f"{said}: {message}"
+def test_goes_without_a_verdict_are_told_by_their_fault_and_its_words() -> None:
+    goes = by_case(report({"a": ["DeviceLost: gone"], "b": ["NothingRecorded: no replies"], "c": [WAITS]}))
+    assert [goes[case].said() for case in "abc"] == [
+        "the machine failed: DeviceLost: gone",
+        "no model answered: NothingRecorded: no replies",
+        f"waits for answers: {WAITS}",
+    ]
 
 
 def test_what_waits_for_an_answer_is_not_compared_and_no_crash() -> None:

@@ -7,26 +7,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from made_records import cpu, speedup, timing
 
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.idea import Category, Idea
-from agentgen.records.machine import Ceilings, Machine, Target, TensorShape
+from agentgen.records.machine import Ceilings, Target, TensorShape
 from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.records.run import Plan, Run
-from agentgen.records.trial import Accuracy, Check, Clock, Outcome, Speedup, Timing, Trial
+from agentgen.records.trial import Accuracy, Check, Outcome, Trial
 from agentgen.store.ledger import Ledger, open_ledger
 
-MACHINE = Machine(
-    device_type="cpu",
-    device="EPYC",
-    cores=2,
-    memory_bytes=2**33,
-    last_level_cache_bytes=2**25,
-    torch="2.13",
-    triton=None,
-    python="3.11",
-)
+MACHINE = cpu()
 
 
 class Make:
@@ -95,17 +87,8 @@ class Make:
                     worst_element=float("inf"),
                 ),
             ),
-            timing=Timing(
-                clock=Clock.WALL,
-                median_us=5.1,
-                low_us=5.0,
-                high_us=5.3,
-                calls_per_window=7,
-                windows=9,
-                guests=1,
-                copy_us=0.25,
-            ),
-            speedups=(Speedup(baseline="eager", baseline_us=10.2, ratio=2.0, low=1.9, high=2.1, faster=True),),
+            timing=timing(5.1, 5.0, 5.3, copy_us=0.25),
+            speedups=(speedup(2.0, 1.9, 2.1, baseline_us=10.2),),
             roofline_fraction=0.3,
             seconds={"build": 0.25},
             log="hello \x1b[0m",

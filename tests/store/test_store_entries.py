@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 
 import pytest
-from entry_records import MACHINE, SOURCE, again, entry, problem
+from entry_records import DAY, MACHINE, SOURCE, again, entry, problem
 
 from agentgen.errors import BadInput, StoreUnavailable
 from agentgen.records.entry import Finding
@@ -46,6 +50,46 @@ def test_each_time_that_it_was_judged_again_has_a_line(home: Path) -> None:
     entries.note(home, again(Finding.SLOWER))
     assert entries.read(home).again == (again(), again(Finding.SLOWER))
     assert len((home / "reverified.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_last_line_without_an_end_stays_a_line(home: Path) -> None:
+    """As an editor leaves it. Two records in one line would be no entry any more."""
+    (home / "reverified.jsonl").write_text(again().model_dump_json())
+    entries.note(home, again(Finding.SLOWER))
+    assert entries.read(home).again == (again(), again(Finding.SLOWER))
+
+
+def test_the_latest_time_is_the_last_wherever_a_merge_put_it(home: Path) -> None:
+    later = again(Finding.WRONG).model_copy(update={"date": DAY + timedelta(days=1)})
+    entries.note(home, later)
+    entries.note(home, again())
+    assert entries.read(home).again == (again(), later)
+
+
+def test_one_kernel_that_several_enter_at_once_is_entered_once(tmp_path: Path) -> None:
+    count = 8
+    barrier = Barrier(count)
+
+    def enter(nth: int) -> bool:
+        one = entry(title=f"The same code for idea {nth}")
+        barrier.wait()
+        try:
+            entries.add(one, tmp_path)
+        except BadInput:
+            return False
+        return True
+
+    with ThreadPoolExecutor(count) as pool:
+        assert sum(pool.map(enter, range(count))) == 1
+    kept, broken = entries.read_all(tmp_path)
+    assert (len(kept), broken) == (1, ())
+
+
+def test_what_was_begun_and_never_finished_keeps_nobody_out(tmp_path: Path) -> None:
+    begun = tmp_path / entry().place.parent / ".entry.abc"
+    begun.mkdir(parents=True)
+    (begun / "kernel.py").write_bytes(SOURCE.encode())
+    assert entries.add(entry(), tmp_path).name == entry().id
 
 
 def test_what_cannot_be_noted_is_said(home: Path) -> None:
@@ -90,6 +134,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "other trial": (lambda home: _change(home / "trial.json", "candidate", "0" * 16), r"the trial is that of 0000"),
     "shallow trial": (lambda home: _change(home / "trial.json", "depth", "judge"), r"no certificate"),
     "refused": (lambda home: _change(home / "trial.json", "outcome", "CHEATED"), r"a CHEATED trial has no timing"),
+    "no number": (lambda home: _change(home / "trial.json", "roofline_fraction", math.nan), r"a finite number"),
     "new field": (lambda home: _change(home / "entry.json", "sold_by", "me"), r"entry.json: sold_by: Extra inputs"),
     "pipe": (lambda home: _pipe(home / "trial.json"), r"trial.json is no plain file"),
     "folder": (lambda home: (home / "reverified.jsonl").mkdir(), r"reverified.jsonl is no plain file"),

@@ -280,7 +280,7 @@ def test_devices_of_two_kinds_are_told_apart() -> None:
 
     with pool_of(Fake(waits), other) as pool:
         failures = [one for one in asyncio.run(both(pool)) if not isinstance(one, Trial)]
-    said = "cuda:1 and cuda:0 are not of one kind: device Example 100 and Example 9000"
+    said = "cuda:1 and cuda:0 are not of one kind: device Example 100 and NVIDIA H200"
     assert failures
     assert all(isinstance(one, MachineFailure) and said in str(one) for one in failures)
     assert other.judged == []

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import made_records
+
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.machine import Ceilings, Machine, Target
+from agentgen.records.machine import Target
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome, Trial
 from agentgen.workers.pool import Pool
@@ -19,35 +21,8 @@ CANDIDATES = tuple(Candidate(source=f"# {number}", language=Language.CPP) for nu
 IDS = [candidate.id for candidate in CANDIDATES]
 
 
-def machine(device: str = "Example 9000") -> Machine:
-    return Machine(
-        device_type="cuda",
-        device=device,
-        cores=132,
-        memory_bytes=1 << 37,
-        last_level_cache_bytes=1 << 25,
-        torch="2.13.0",
-        triton=None,
-        python="3.11.7",
-    )
-
-
-def target(device: str = "Example 9000") -> Target:
-    return Target(
-        problem="linear",
-        arithmetic=Arithmetic.FP32,
-        machine=machine(device),
-        ceilings=Ceilings(copy_bytes_per_s=2e10, matmul_flops_per_s={Arithmetic.FP32: 1e11}),
-        constants={},
-        inputs=(),
-        outputs=(),
-        parameters={},
-        flops=0,
-        bytes_moved=1 << 20,
-        bound_us=50.0,
-        bound_by="memory",
-        baselines_us={"eager": 100.0},
-    )
+def target(device: str = "NVIDIA H200") -> Target:
+    return made_records.target(made_records.problem("linear"), made_records.gpu(device))
 
 
 def trial_of(candidate: Candidate) -> Trial:
@@ -55,7 +30,7 @@ def trial_of(candidate: Candidate) -> Trial:
         candidate=candidate.id,
         problem="linear",
         arithmetic=Arithmetic.FP32,
-        machine=machine(),
+        machine=made_records.gpu(),
         outcome=Outcome.CRASHED,
         reasons=("so",),
     )

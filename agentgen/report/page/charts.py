@@ -175,7 +175,7 @@ def _progress(solution: Solution, name: str, across: str, spent: Mapping[str, fl
     reached, path = 0.0, f"M{x.at(0)} {y.at(0)}"
     points: list[Point] = []
     top = best(solution.evaluated)
-    for trial in solution.evaluated:
+    for trial in sorted(solution.evaluated, key=lambda trial: spent[trial.candidate]):
         ratio = trial.speedup.ratio if trial.speedup else 0.0
         across_at = x.at(spent[trial.candidate])
         key = candidate_key(trial.candidate)

@@ -44,8 +44,8 @@ const PYTHON = new RegExp([
 ].map((one) => one.source).join("|"), "g");
 
 const CPP = new RegExp([
-  /(?<comment>\/\/[^\n]*|\/\*[^]*?(?:\*\/|$))/, /(?<special>^[ \t]*#[^\n]*|\b__\w+__\b|\b__\w+\b)/,
-  /(?<string>"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])+')/,
+  /(?<comment>\/\/[^\n]*|\/\*[^]*?(?:\*\/|(?![^])))/, /(?<special>^[ \t]*#[^\n]*|\b__\w+__\b|\b__\w+\b)/,
+  /(?<string>"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)/,
   /\b(?<word>alignas|asm|auto|bool|break|case|char|class|const|constexpr|continue|default|do|double|else|enum|extern|false|float|float2|float4|for|goto|half|if|inline|int|int2|int4|int8_t|int16_t|int32_t|int64_t|long|namespace|operator|private|public|register|restrict|return|short|signed|size_t|sizeof|static|static_cast|reinterpret_cast|struct|switch|template|this|true|typedef|typename|uint2|uint4|uint8_t|uint16_t|uint32_t|uint64_t|union|unsigned|using|void|volatile|while)\b/,
   /\b(?<number>0[xX][\da-fA-F]+[uUlL]*|\d[\d']*\.?\d*(?:[eE][+-]?\d+)?[fFuUlL]*)/, /(?<rest>\w+)/,
 ].map((one) => one.source).join("|"), "gm");

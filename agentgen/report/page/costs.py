@@ -95,7 +95,8 @@ def spending(solution: Solution, letters: Sequence[Letter]) -> dict[str, Spendin
     """
     answers = [letter for letter in letters if letter.answered]
     asked = _asked(solution.candidates, answers)
-    order = [candidate.id for candidate in solution.candidates if candidate.id in solution.trials]
+    written = {candidate.id for candidate in solution.candidates}
+    order = [candidate_id for candidate_id in solution.trials if candidate_id in written]
     known_usd, known_tokens = _all_known(x.cost_usd for x in answers), _all_known(_tokens(x) for x in answers)
     found: dict[str, Spending] = {}
     judged, reached = 0.0, 0

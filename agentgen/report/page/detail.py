@@ -17,7 +17,7 @@ from agentgen.report.page.outcome import family
 from agentgen.report.page.text import clip, visible
 from agentgen.report.page.tree import ROOT, candidate_key, headline, idea_key, lay_out
 from agentgen.report.solution import Solution
-from agentgen.report.table import first_reason
+from agentgen.report.table import SHORT_ID, first_reason
 
 LONGEST_SOURCE = 200_000
 """Characters of a source that the page carries; kernels have a tenth."""
@@ -51,7 +51,7 @@ def _idea(idea: Idea, became: Became | None, parent: str | None) -> dict[str, ob
         if became.failure:
             facts.append(["failed", visible(became.failure)])
     if idea.same_as:
-        facts.append(["known as", idea_key(idea.same_as)])
+        facts.append(["known as", idea_key(idea.same_as)[: 1 + SHORT_ID]])
     return {
         "kind": "idea",
         "parent": parent,

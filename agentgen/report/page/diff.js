@@ -72,7 +72,7 @@ function marked(line, other) {
 }
 
 function diff(before, after, narrow) {
-  const a = lines(before), b = lines(after), flat = (all) => all.map((line) => line.map(([, text]) => text).join(""));
+  const whole = [lines(before), lines(after)], [a, b] = whole.map((all) => all.slice(0, MOST_LINES)), flat = (all) => all.map((line) => line.map(([, text]) => text).join(""));
   const textA = flat(a), textB = flat(b), rows = beside(compare(textA, textB));
   const near = new Uint8Array(rows.length + 1);
   rows.forEach(([, , changed], n) => {
@@ -87,7 +87,8 @@ function diff(before, after, narrow) {
   }
   const columns = el("colgroup", null, (narrow ? ["no", ""] : ["no", "", "no", ""]).map((kind) => el("col", { class: kind })));
   const count = (side) => rows.filter((row) => row[2] && row[side] !== null).length;
-  const told = el("p", { class: "meta" }, `${count(0)} lines removed, ${count(1)} added, ${rows.length - rows.filter((row) => row[2]).length} alike`);
+  const left = whole[0].length + whole[1].length - a.length - b.length;
+  const told = el("p", { class: "meta" }, `${count(0)} lines removed, ${count(1)} added, ${rows.length - rows.filter((row) => row[2]).length} alike${left ? `; the last ${left} lines are not compared` : ""}`);
   return [told, el("div", { class: "scroll" }, el("table", { class: "diff" }, columns, body))];
 }
 

@@ -14,7 +14,8 @@ function parse() {
   const given = new URLSearchParams(location.hash.slice(1));
   const found = { ...START };
   for (const key of Object.keys(START)) if (given.has(key)) found[key] = given.get(key);
-  if (!order.includes(found.n)) found.n = best ?? kernelsOf[0] ?? order[0];
+  // The beginning of an id, as people write it, will do.
+  if (!order.includes(found.n)) found.n = (found.n && order.find((key) => key.startsWith(found.n))) || (best ?? kernelsOf[0] ?? order[0]);
   if (!Object.hasOwn(TABS, found.tab)) found.tab = "about";
   return found;
 }
@@ -22,15 +23,15 @@ function parse() {
 function change(what) {
   const next = { ...state, ...what };
   const said = new URLSearchParams(Object.entries(next).filter(([key, value]) => Object.hasOwn(START, key) && value !== START[key]));
-  history.replaceState(null, "", `#${said}`);
-  show();
+  try { history.replaceState(null, "", `#${said}`); } catch { /* Safari: a hundred times in half a minute, then no more */ }
+  show(next);
 }
 
 function list(text) { return text.split(",").filter(Boolean); }
 
-function show() {
+function show(next = parse()) {
   const before = state;
-  state = parse();
+  state = { ...next };
   if (before.n !== state.n || !before.shown) select();
   filter();
   pane();
@@ -160,7 +161,7 @@ if (matchMedia("(hover: hover)").matches)
   }, { passive: true });
 
 byId("q").addEventListener("input", (event) => change({ q: event.target.value }));
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => show());
 small.addEventListener("change", pane);
 
 (async () => {

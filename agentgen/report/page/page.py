@@ -12,7 +12,7 @@ from agentgen.report import figures
 from agentgen.report.page import charts, costs, detail, frame, packing, story, tree
 from agentgen.report.page.times import times
 from agentgen.report.solution import Solution
-from agentgen.report.table import best, verdict
+from agentgen.report.table import SHORT_ID, best, verdict
 from agentgen.store.rows import Letter
 
 _STYLES: Final = ("base.css", "page.css")
@@ -36,6 +36,7 @@ def render(
         "page.html.j2",
         run=solution.run,
         verdict=verdict(solution.evaluated),
+        best=tree.candidate_key(top.candidate) if top else None,
         tiles=_tiles(solution, top),
         picture=tree.lay_out(solution),
         counts=story.counts(solution),
@@ -51,6 +52,8 @@ def render(
         machine=figures.machine(solution.evaluated[-1].machine) if solution.evaluated else "",
         data=frame.safe_json(packing.packed(detail.details(solution, became))),
         edge=tree.edge,
+        minute=figures.minute,
+        short=SHORT_ID,
     )
 
 

@@ -5,7 +5,7 @@
 function tableRow(all, key) {
   const one = all[key], idea = one.idea ? all[one.idea].title : "–", number = (text, value) => el("td", { class: "num", "data-v": value ?? "" }, text ?? "–");
   return el("tr", { "data-n": key },
-    number(one.number, one.number), el("td", { class: "nowrap" }, jump(key, key)), number(one.speedup, one.low),
+    number(one.number, one.number), el("td", { class: "nowrap" }, jump(key, key.slice(0, 8))), number(one.speedup, one.low),
     number(one.median, one.us), number(one.roofline, parseFloat(one.roofline) || null), el("td", null, one.language),
     el("td", { class: "nowrap" }, icon(one.family), one.outcome),
     el("td", { class: "idea" }, (one.repair ? `repair ${one.repair}: ` : "") + idea), el("td", { class: "reason" }, one.reason ?? ""));

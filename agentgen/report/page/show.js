@@ -21,7 +21,7 @@ function icon(family) {
 function named(all, key) {
   const one = all[key];
   return !one || one.kind === "root" ? "the reference" : one.kind === "idea" ? one.title
-    : `kernel ${one.number} (${key}), ${one.language}, ${one.label}`;
+    : `kernel ${one.number} (${key.slice(0, 8)}), ${one.language}, ${one.label}`;
 }
 
 // For those who listen.

@@ -18,7 +18,7 @@ from agentgen.records.candidate import Candidate
 from agentgen.report.page.outcome import family
 from agentgen.report.page.text import clip
 from agentgen.report.solution import Solution
-from agentgen.report.table import SHORT_ID, best
+from agentgen.report.table import best
 
 Kind = Literal["root", "idea", "candidate"]
 
@@ -78,13 +78,14 @@ def edge(parent: Spot, child: Spot) -> str:
 
 
 def candidate_key(candidate_id: str) -> str:
-    """Returns what a candidate is called in the page."""
-    return candidate_id[:SHORT_ID]
+    """Returns what a candidate is called in the page: all of its id. Of a source that is made to begin like another's
+    only the beginning is alike, and one of the two would be shown for both."""
+    return candidate_id
 
 
 def idea_key(idea_id: str) -> str:
     """Returns what an idea is called in the page."""
-    return f"i{idea_id[:SHORT_ID]}"
+    return f"i{idea_id}"
 
 
 def lay_out(solution: Solution) -> Picture:

@@ -7,6 +7,7 @@ is how much is left, and never a time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One problem in one arithmetic, and what there is of it on each machine."""
+    """One problem in one arithmetic, and what there is of it on each machine. What a problem was before it was changed
+    has a row of its own."""
 
     problem: str
     arithmetic: str
@@ -63,18 +65,24 @@ def matrix(boards: Sequence[Board], pages: Mapping[Path, str]) -> Matrix:
         pages: by the folder of an entry.
     """
     machines = {_kind(board.machine): board.machine for board in sorted(boards, key=lambda one: _kind(one.machine))}
-    found = {(board.problem, board.arithmetic, _kind(board.machine)): board for board in boards}
-    names = list(dict.fromkeys((board.problem, board.arithmetic) for board in boards))
-    of_problem = [problem for problem, _ in names]
+    found = {(*_asked(board), _kind(board.machine)): board for board in boards}
+    asked = list(dict.fromkeys(map(_asked, boards)))
+    of_problem = [problem for problem, _, _ in asked]
+    alike = Counter((problem, arithmetic) for problem, arithmetic, _ in asked)
     rows: list[Row] = []
-    for n, (problem, arithmetic) in enumerate(names):
+    for n, (problem, arithmetic, statement) in enumerate(asked):
         cells = tuple(
-            _cell(board, pages) if (board := found.get((problem, arithmetic, machine))) else None
+            _cell(board, pages) if (board := found.get((problem, arithmetic, statement, machine))) else None
             for machine in machines
         )
         first = n == 0 or of_problem[n - 1] != problem
-        rows.append(Row(problem, arithmetic, of_problem.count(problem) if first else 0, cells))
+        said = f"{arithmetic}, as {statement[:8]} states it" if alike[problem, arithmetic] > 1 else arithmetic
+        rows.append(Row(problem, said, of_problem.count(problem) if first else 0, cells))
     return Matrix(tuple((machine.device, kind(machine)) for machine in machines.values()), tuple(rows))
+
+
+def _asked(board: Board) -> tuple[str, str, str]:
+    return board.problem, board.arithmetic, board.statement
 
 
 def _kind(machine: Machine) -> tuple[str, ...]:

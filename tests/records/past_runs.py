@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
+
+import made_records
 
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.machine import Machine
-from agentgen.records.problem import Arithmetic, Problem, Workload
+from agentgen.records.problem import Arithmetic, Workload
 from agentgen.records.run import Plan, Run, RunStatus
 from agentgen.records.trial import Check, Outcome, Trial
 from agentgen.store.ledger import Ledger, open_ledger
 
-MACHINE = Machine(
-    device_type="cpu",
-    device="a CPU",
-    cores=2,
-    memory_bytes=1 << 30,
-    last_level_cache_bytes=1 << 20,
-    torch="2",
-    triton=None,
-    python="3",
+MACHINE = made_records.cpu("a CPU")
+PROBLEM = made_records.problem(
+    "square", workloads=(Workload(name="main", constants={"n": 3}), Workload(name="tiny", constants={"n": 1}))
 )
-PROBLEM = Problem(
-    name="square",
-    title="A square",
-    reference="class Model: ...\n",
-    workloads=(Workload(name="main", constants={"n": 3}), Workload(name="tiny", constants={"n": 1})),
-    arithmetic=Arithmetic.FP32,
-)
-RUN = Run(
-    id="20261122-120000-abcd",
-    problem=PROBLEM,
-    arithmetic=Arithmetic.FP32,
-    device="cpu",
-    languages=(Language.CPP,),
-    models=("mailbox:/home/somebody/mailbox",),
-    plan=Plan(rounds=1),
-    created=datetime(2026, 11, 22, 12, tzinfo=UTC),
-    status=RunStatus.DONE,
-)
+RUN = made_records.run(PROBLEM, models=("mailbox:/home/somebody/mailbox",), plan=Plan(rounds=1), status=RunStatus.DONE)
 
 
 def kernel(source: str, language: Language = Language.CPP) -> Candidate:
