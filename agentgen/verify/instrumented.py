@@ -21,8 +21,6 @@ from agentgen.verify.checks.kernels import own_kernels
 from agentgen.verify.claims import Claim, KernelClaim
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
-from agentgen.verify.inputs import spec_bytes
-from agentgen.verify.reference import Reference
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
 from agentgen.verify.timing import Race
@@ -161,16 +159,8 @@ def whose_time(judge: Holder, session: Session, seen: Instrumented, raced: Race,
     limit = processor.borrowed_limit(seen.moved_bytes, call_s, judge.copy_bytes_per_s)
     native.borrows_no_symbols.at("timed")(findings, libraries, policy)
     processor.spends_time_in_own_code.at("timed")(findings, processor.shares(samples, libraries), limit, policy)
-    copies = raced.calls * len(raced.windows)
-    copying_s = copies * 2 * _copied_bytes(judge.main.reference) / judge.copy_bytes_per_s
-    known = samples if session.sampled_by_kernel else None
-    processor.copies_outputs(findings, known, libraries, 1e9 * copying_s / PERIOD_NS)
-
-
-def _copied_bytes(reference: Reference) -> int:
-    """Returns the bytes of a call's outputs that C's library copies: of another layout than contiguous, torch does."""
-    outputs = zip(reference.outputs, reference.output_strides, strict=True)
-    return sum(spec_bytes(spec) for spec, strides in outputs if strides is None)
+    due = 1e9 * raced.calls * len(raced.windows) * raced.copying_s / PERIOD_NS
+    processor.copies_outputs(findings, samples if session.sampled_by_kernel else None, libraries, due)
 
 
 def _recorded_calls(judge: Holder, call_s: float) -> int:

@@ -9,7 +9,8 @@ from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
-from agentgen.verify.timing import Race, net_us
+from agentgen.verify.stopwatch import net_us
+from agentgen.verify.timing import Race
 
 ROUNDS, SURE_ROUNDS, MOST_ROUNDS = 3, 8, 25
 REPEATS = 4

@@ -43,7 +43,7 @@ class Scripted:
 def compared(pairs: Sequence[Pair], raced_us: float) -> tuple[int, Findings]:
     """Returns how many pairs were looked at, the first left out, and what was found."""
     findings, session = Findings(), Scripted([(1.0, 1.0), *pairs])
-    raced = Race(CALLS, (raced_us,) * 5, (raced_us,) * 5, {}, 0.0, ())
+    raced = Race(CALLS, (raced_us,) * 5, (raced_us,) * 5, {}, 0.0, (), 0.0)
     with rig_of(small_conv()) as rig:
         rig.draw_weights()
         rig.draw_inputs(Family.NORMAL)
