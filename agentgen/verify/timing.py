@@ -21,6 +21,7 @@ from statistics import median
 from agentgen.records.trial import Clock, Speedup, Timing, margin
 from agentgen.verify.baselines import Call
 from agentgen.verify.checks.audit import Audit
+from agentgen.verify.checks.processor import Work, work
 from agentgen.verify.draws import Family
 from agentgen.verify.session import Session, Timed
 from agentgen.verify.stats import median_interval, quartiles
@@ -55,6 +56,8 @@ class Race:
     """The candidate's, as they were measured."""
     copying_s: float
     """Of processor time that copying a set of outputs takes at the least, on a CPU."""
+    work: Work | None = None
+    """Of all the candidate's windows, on a CPU whose kernel gives samples."""
 
     @property
     def median_us(self) -> float:
@@ -179,6 +182,7 @@ class _Course:
         if self._on_cpu:
             self._session.wake()
         calls, copy_us = self._calls, 1e6 * median(self._copies) / self._calls
+        sampled = self._on_cpu and self._session.sampled_by_kernel
         return Race(
             calls,
             tuple(net_us(1e6 * window.seconds / calls, copy_us) for window in self._windows),
@@ -187,6 +191,7 @@ class _Course:
             copy_us,
             tuple(self._windows),
             min(self._copying, default=0.0),
+            sum((work(window.samples, calls) for window in self._windows), Work()) if sampled else None,
         )
 
 

@@ -29,6 +29,8 @@ Pair = tuple[float, float]
 class Scripted:
     """A session whose windows take what is said."""
 
+    sampled_by_kernel = False
+
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self.windows = 0
         self._times: Iterator[float] = chain.from_iterable(chain(pairs, repeat(pairs[-1])))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
+from agentgen.sandbox.perf import PERIOD_NS
 from agentgen.verify.checks.native import NativeLibrary
 from agentgen.verify.findings import NotGated, Rejected, check
 
@@ -64,6 +65,32 @@ class Shares:
             f"{self.borrowed / total:.0%} of {self.total} samples of processor time in torch's or other libraries"
             f"{f' ({self.where})' if self.where else ''}, {self.own / total:.0%} in the candidate's own"
         )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What some calls worked, in the kernel's samples of processor time: copies and waiting left out."""
+
+    samples: int = 0
+    calls: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.samples + other.samples, self.calls + other.calls)
+
+    @property
+    def us(self) -> float:
+        """Of a call, on all processors together."""
+        return 1e-3 * PERIOD_NS * self.samples / max(1, self.calls)
+
+    def is_known(self) -> bool:
+        """Whether there are enough samples to go by."""
+        return self.samples >= MIN_SAMPLES
+
+
+def work(samples: Mapping[str, int], calls: int) -> Work:
+    """Returns the work of so many calls."""
+    own = (n for name, n in samples.items() if not (_C_LIBRARY.fullmatch(name) or _WAITING.fullmatch(name)))
+    return Work(sum(own), calls)
 
 
 @check("own work: processor time")
