@@ -93,23 +93,11 @@ class ProcessSandbox:
         self.folder = Path(self._scratch.name)
         """In which all guests work. Whoever ends first, the zygote removes it with all that is there."""
         self.folder.chmod(0o711)  # nobody passes through it
-        command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote", "--device", device]
-        command += ["--folder", str(self.folder)]
-        command += ["--arch", arch] if arch else []
-        command += ["--processes", str(processes), *(["--memory", str(memory_bytes)] if memory_bytes else [])]
-        if isolation is not Isolation.NONE:
-            command += ["--jail", str(self._scratch_folder("trial"))]
         variables = environment(self.folder, interpret=interpret, preload=preload)
         if device == "cpu":
             variables |= {"CUDA_VISIBLE_DEVICES": "", **({"AGENTGEN_CUDA_ARCH": arch} if arch else {})}
-        self._zygote: Zygote
-        if isolation is Isolation.DOCKER:
-            # Here, because importing Docker's client takes 0.2 s, which nobody else is to wait for.
-            from agentgen.sandbox.container import ZygoteContainer
-
-            self._zygote = ZygoteContainer(command, variables, self.folder, preload)
-        else:
-            self._zygote = ZygoteProcess(command, variables)
+        command = self._command(arch, isolation, memory_bytes, processes)
+        self._zygote = _started(isolation, command, variables, self.folder, preload)
         self._channel = self._zygote.channel
         self._here: dict[int, int] = {}
         """By the ids that the zygote knows its children by, ours."""
@@ -120,6 +108,16 @@ class ProcessSandbox:
         self._exits: dict[int, int] = {}
         self._guests: dict[int, int] = {}
         """With process 1 of the namespace of each, or itself."""
+
+    def _command(self, arch: str | None, isolation: Isolation, memory_bytes: int | None, processes: int) -> list[str]:
+        """Returns what starts the zygote, and makes the folder that a jail is tried in."""
+        command = [sys.executable, "-m", "agentgen.sandbox.guest.zygote", "--device", self.device]
+        command += ["--folder", str(self.folder)]
+        command += ["--arch", arch] if arch else []
+        command += ["--processes", str(processes), *(["--memory", str(memory_bytes)] if memory_bytes else [])]
+        if isolation is not Isolation.NONE:
+            command += ["--jail", str(self._scratch_folder("trial"))]
+        return command
 
     def wait_until_warm(self) -> None:
         """Waits until the zygote has imported everything."""
@@ -246,6 +244,18 @@ class ProcessSandbox:
     def _note(self, message: Message) -> None:
         if "exited" in message:
             self._exits[self._here.pop(message["exited"], message["exited"])] = message["status"]
+
+
+def _started(
+    isolation: Isolation, command: list[str], variables: dict[str, str], folder: Path, preload: Path | None
+) -> Zygote:
+    """Returns the zygote, as a process or in a container."""
+    if isolation is not Isolation.DOCKER:
+        return ZygoteProcess(command, variables)
+    # Here, because importing Docker's client takes 0.2 s, which nobody else is to wait for.
+    from agentgen.sandbox.container import ZygoteContainer
+
+    return ZygoteContainer(command, variables, folder, preload)
 
 
 def environment(folder: Path, *, interpret: bool = False, preload: Path | None = None) -> dict[str, str]:

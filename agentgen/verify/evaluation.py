@@ -119,7 +119,8 @@ class Evaluation:
                 self._time(session)
             first, wall = self._races[0], judge.device == "cpu"
             timed_us = first.median_us + (first.copy_us if wall else 0.0)
-            instruments_agree(self._findings, self._seen.call_us, timed_us, wall=wall)
+            worked = self._seen.work, first.work
+            instruments_agree(self._findings, self._seen.call_us, timed_us, wall=wall, worked=worked)
         with self._stage("general"):
             # How special a kernel is that is behind torch is nobody's question: there it need only be right.
             ahead = timing and not self._races[0].lost

@@ -29,7 +29,8 @@ from agentgen.verify.instrumented import Instrumented
 from agentgen.verify.repeats import Repeats
 from agentgen.verify.rig import Rig, build_rigs
 from agentgen.verify.session import Session
-from agentgen.verify.timing import STRANGE, Race, Stopwatch, race
+from agentgen.verify.stopwatch import Stopwatch
+from agentgen.verify.timing import STRANGE, Race, race
 
 LOOK_EVERY = 4
 """Of so many timed windows of a CPU, one is looked at: an oracle takes as long as the window. At a neighbour, on any

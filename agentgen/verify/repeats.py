@@ -5,11 +5,13 @@ from __future__ import annotations
 from agentgen.records.problem import Arithmetic
 from agentgen.verify.checks import tripwires
 from agentgen.verify.checks.audit import Audit
+from agentgen.verify.checks.processor import Work, work
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
-from agentgen.verify.timing import Race, net_us
+from agentgen.verify.stopwatch import net_us
+from agentgen.verify.timing import Race
 
 ROUNDS, SURE_ROUNDS, MOST_ROUNDS = 3, 8, 25
 REPEATS = 4
@@ -37,10 +39,12 @@ class Repeats:
         calls = min(raced.calls, many.sets)
         audits = [(rig, Audit(rig, self._arithmetic, calls, self._look_every, findings)) for rig in (many, self._main)]
         pairs_us: list[tuple[float, float]] = []
+        worked = Work(), Work()
         for turn in range(MOST_ROUNDS):
-            without_us, raced_us = (_net_us(session, rig, calls, audit, raced.copy_us) for rig, audit in audits)
+            pair = [_window(session, rig, calls, audit, raced.copy_us) for rig, audit in audits]
             if turn:  # in the first the guest has not seen the region's pages yet: 2.0 ms a call instead of 0.5
-                pairs_us.append((without_us, raced_us))
+                pairs_us.append((pair[0][0], pair[1][0]))
+                worked = worked[0] + pair[0][1], worked[1] + pair[1][1]
             if turn >= ROUNDS:
                 without_us, raced_us = (min(times) for times in zip(*pairs_us, strict=True))
                 # Nor than in the race itself: a candidate that forgets its answers when the machine stumbles was once
@@ -49,7 +53,7 @@ class Repeats:
                     break
             if turn >= SURE_ROUNDS and all(tripwires.longer(*pair) for pair in pairs_us):
                 break
-        tripwires.every_call(findings, pairs_us)
+        tripwires.every_call(findings, pairs_us, worked if session.sampled_by_kernel else (None, None))
 
     def _built(self) -> Rig:
         if self._many is None:
@@ -59,8 +63,9 @@ class Repeats:
         return self._many
 
 
-def _net_us(session: Session, rig: Rig, calls: int, audit: Audit, copy_us: float) -> float:
-    seconds = session.timed(rig, calls, audit).seconds
+def _window(session: Session, rig: Rig, calls: int, audit: Audit, copy_us: float) -> tuple[float, Work]:
+    """Returns the time of a call of a window, without the copy, and the work in all of it."""
+    window = session.timed(rig, calls, audit)
     audit.judge()
     # Beside other work the copy may seem to take longer than a window: of two negative figures neither is longer.
-    return net_us(1e6 * seconds / calls, copy_us)
+    return net_us(1e6 * window.seconds / calls, copy_us), work(window.samples, calls)

@@ -92,6 +92,24 @@ class Rig:
             [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in reference.inputs]
             for _ in range(self.sets)
         ]
+        self._share(device, rotate=rotate)
+        self.free = True
+        """Whether inputs have no structure: then their values may be changed one by one."""
+        self.selects = False
+        """Whether outputs are chosen from the inputs, and must be exact: known once normal values were checked."""
+        # Names and initial values as constructed: the distribution that secret weights keep.
+        self._initial = {name: tensor.detach().clone() for name, tensor in reference.state().items()}
+        self.weight_names = list(self._initial)
+        self._signed = frozenset(
+            name for name, tensor in reference.state().items() if isinstance(tensor, torch.nn.Parameter)
+        )
+        """Weights that may be negative, wherever they began."""
+        weight_layout: list[Layout] = [(tuple(t.shape), t.dtype, None) for t in self._initial.values()]
+        self.weights = Region(f"weights of {reference.workload}", weight_layout, device)
+
+    def _share(self, device: str, *, rotate: bool) -> None:
+        """Allocates the region that guests see, and finds the sets in it."""
+        reference = self.reference
         ins: list[Layout] = [(shape, dtype, None) for shape, dtype in reference.inputs]
         outs: list[Layout] = [(shape, dtype, None) for shape, dtype in reference.outputs]
         # Where nothing is timed there is room for one more set of inputs, with gaps between its rows.
@@ -108,19 +126,6 @@ class Rig:
         self.output_rows = [list(range(first + k * width, first + (k + 1) * width)) for k in range(self.sets)]
         self.inputs = [[self.region.tensors[i] for i in row] for row in places]
         self.outputs = [[self.region.tensors[i] for i in row] for row in self.output_rows]
-        self.free = True
-        """Whether inputs have no structure: then their values may be changed one by one."""
-        self.selects = False
-        """Whether outputs are chosen from the inputs, and must be exact: known once normal values were checked."""
-        # Names and initial values as constructed: the distribution that secret weights keep.
-        self._initial = {name: tensor.detach().clone() for name, tensor in reference.state().items()}
-        self.weight_names = list(self._initial)
-        self._signed = frozenset(
-            name for name, tensor in reference.state().items() if isinstance(tensor, torch.nn.Parameter)
-        )
-        """Weights that may be negative, wherever they began."""
-        weight_layout: list[Layout] = [(tuple(t.shape), t.dtype, None) for t in self._initial.values()]
-        self.weights = Region(f"weights of {reference.workload}", weight_layout, device)
 
     @property
     def initial_state(self) -> dict[str, torch.Tensor]:

@@ -13,26 +13,21 @@
 
 from __future__ import annotations
 
-import math
 import secrets
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 from agentgen.records.trial import Clock, Speedup, Timing, margin
-from agentgen.sandbox.guest.memory import reset_persisting_cache
-from agentgen.sandbox.guest.window import copy_bytes, run_window
 from agentgen.verify.baselines import Call
 from agentgen.verify.checks.audit import Audit
-from agentgen.verify.clock import OwnGate
+from agentgen.verify.checks.processor import Work, work
 from agentgen.verify.draws import Family
-from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session, Timed
 from agentgen.verify.stats import median_interval, quartiles
+from agentgen.verify.stopwatch import FEWEST_PAIRS, Stopwatch, net_us
 
 COPY_EVERY = 3
-FEWEST_PAIRS = 5
 BEHIND = 0.9
 """A race is lost where each baseline takes less of the candidate's time in so many pairs of windows that chance would
 do that to one in 28: five of 5, seven of 8, nine of 11."""
@@ -49,87 +44,6 @@ SHORT_US = 10.0
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """How long and how often."""
-
-    window_s: float
-    pairs: int
-    max_calls: int
-    race_s: float
-    """A slow candidate gets fewer pairs, but `FEWEST_PAIRS`: its interval is wide and its verdict clear."""
-
-    def calls(self, call_us: float) -> int:
-        """Returns the calls of a window for a kernel of that time."""
-        return max(1, min(self.max_calls, math.ceil(1e6 * self.window_s / max(call_us, 0.1))))
-
-    def pairs_of(self, pair_us: float) -> int:
-        """Returns how many pairs of windows of that time to run."""
-        return max(FEWEST_PAIRS, min(self.pairs, int(1e6 * self.race_s / pair_us)))
-
-
-GPU = Schedule(window_s=6e-3, pairs=21, max_calls=200, race_s=1.0)
-"""The gate is right to 0.2% in 4 ms; 200 calls of up to 4 launches stay under the queue's 1,000."""
-CPU = Schedule(window_s=60e-3, pairs=11, max_calls=20_000, race_s=3.0)
-"""A command and its answer take 0.5-1 ms, 2% of 60 ms; a call from Python takes 3 us and more."""
-NEAR_GPU = replace(GPU, window_s=3e-3, pairs=5, race_s=0.3)
-NEAR_CPU = replace(CPU, window_s=20e-3, pairs=5, race_s=1.0)
-"""For neighbouring shapes: how special a kernel is shows in halves and doubles, not in per cents."""
-
-
-class Stopwatch:
-    """Times windows that run in this process: the baselines and the bare copy."""
-
-    def __init__(self, rig: Rig, own: OwnGate | None, *, near: bool = False) -> None:
-        """Takes the rig to time at, the judge's own gate on a GPU, and whether it is a neighbour."""
-        self.rig = rig
-        self.schedule = (NEAR_GPU if near else GPU) if own else (NEAR_CPU if near else CPU)
-        self._own = own
-
-    def warm(self, call: Call) -> None:
-        """Has `call` compile and autotune; not behind a gate, where whatever waits for the device would wait for it.
-        Three calls, because CUDA graphs are recorded at the second."""
-        run_window(call, self.rig.private, self.rig.outputs, 3, keep=copy_bytes)()
-
-    def seconds(self, call: Call, calls: int) -> float:
-        """Returns the time of one window of `call` over the rig's sets, output copies included."""
-
-        # The judge's own copies: a guest can write to what it shares (denormals would slow a baseline).
-        inputs, outputs = self.rig.private, self.rig.outputs
-        if self._own is None:
-            start = time.perf_counter()
-            run_window(call, inputs, outputs, calls, keep=copy_bytes)
-            return time.perf_counter() - start
-        reset_persisting_cache()  # what a guest had the cache hold on to is not to be missing here
-        return self._own.seconds(lambda shot: run_window(call, inputs, outputs, calls, shot, copy_bytes))
-
-    def bare_copy(self) -> Call:
-        """Returns a call that computes nothing: what its window takes is the copying of one set of outputs, n times."""
-        ready = [y.clone() for y in self.rig.outputs[0]]
-        return lambda *_: ready
-
-    def copy_us(self, calls: int) -> float:
-        """Returns the median time of copying one set of outputs, as every window does."""
-        copy = self.bare_copy()
-        return 1e6 * median([self.seconds(copy, calls) for _ in range(5)]) / calls
-
-    def quiet_us(self, baselines: Mapping[str, Call]) -> dict[str, float]:
-        """Returns each baseline's median, before any guest exists: nobody can have slowed it."""
-        times: dict[str, float] = {}
-        for name, call in baselines.items():
-            self.warm(call)
-            calls = self.schedule.calls(1e6 * self.seconds(call, 2) / 2)
-            copy_us = self.copy_us(calls)
-            samples = [net_us(1e6 * self.seconds(call, calls) / calls, copy_us) for _ in range(7)]
-            times[name] = sorted(samples)[3]
-        return times
-
-
-def net_us(gross_us: float, copy_us: float) -> float:
-    """Returns a call's time without the copy; noise in the copy of a tiny kernel must not make it zero or less."""
-    return max(gross_us - copy_us, 0.01 * gross_us)
-
-
-@dataclass(frozen=True)
 class Race:
     """The windows of one guest against all baselines, each already in microseconds a call, copy taken off."""
 
@@ -140,6 +54,10 @@ class Race:
     copy_us: float
     windows: tuple[Timed, ...]
     """The candidate's, as they were measured."""
+    copying_s: float
+    """Of processor time that copying a set of outputs takes at the least, on a CPU."""
+    work: Work | None = None
+    """Of all the candidate's windows, on a CPU whose kernel gives samples."""
 
     @property
     def median_us(self) -> float:
@@ -189,51 +107,95 @@ def race(
     Raises:
         Rejected: what the audit finds.
     """
-    on_cpu, calls = session.page is None, watch.schedule.calls(call_us)
+    calls = watch.schedule.calls(call_us)
     lengths = {name: watch.schedule.calls(expected_us[name]) for name in baselines}
     pair_us = sum(lengths[name] * expected_us[name] for name in baselines) + calls * call_us
-    copy = watch.bare_copy()
-    # Spread over the race: taken once, the copy of 3.8 GB came out 12% too long, and a baseline faster than memory is.
-    copies = [watch.seconds(copy, calls)]
-    windows: list[Timed] = []
-    raced: dict[str, list[float]] = {name: [] for name in baselines}
-    pairs = watch.schedule.pairs_of(pair_us)
     odd = _strange_windows(min(calls, watch.rig.sets)) if strange else {}
-    for pair in range(pairs):
-        if on_cpu:
-            session.wake()
-        for families in odd.get(pair, ()):
-            audit.strange = families
-            session.timed(watch.rig, calls, audit)
-            audit.judge()
-        windows.append(session.timed(watch.rig, calls, audit))
-        if on_cpu:
-            session.guest.pause()  # a CPU guest cannot slow the baseline's windows
-        audit.judge()
-        # Whatever a guest did to the pages, they are there before a baseline, or the bare copy, writes to them.
-        watch.rig.poison_outputs(range(min(watch.rig.sets, max(calls, *lengths.values()))))
-        for name, call in baselines.items():
-            raced[name].append(1e6 * watch.seconds(call, lengths[name]) / lengths[name])
+    course = _Course(watch, session, audit, calls, {name: (call, lengths[name]) for name, call in baselines.items()})
+    course.copy()
+    for pair in range(watch.schedule.pairs_of(pair_us)):
+        course.candidate(odd.get(pair, ()))
+        course.baselines()
+        # Spread over the race: taken once, the copy of 3.8 GB came out 12% too long, and a baseline faster than memory
+        # is.
         if pair % COPY_EVERY == 0:
-            copies.append(watch.seconds(copy, calls))
-        # The copy is in both times here, and makes their ratio no smaller.
-        if _over([1e6 * window.seconds / calls for window in windows], raced):
+            course.copy()
+        if course.is_over():
             break
-    if on_cpu:
-        session.wake()
-    copy_us = 1e6 * median(copies) / calls
-    return Race(
-        calls,
-        tuple(net_us(1e6 * window.seconds / calls, copy_us) for window in windows),
-        tuple(net_us(1e6 * (window.claim.seconds or 0.0) / calls, copy_us) for window in windows),
-        {name: tuple(net_us(x, copy_us) for x in samples) for name, samples in raced.items()},
-        copy_us,
-        tuple(windows),
-    )
+    return course.end()
+
+
+class _Course:
+    """A race that goes on: the windows so far, by the clock. On a CPU the guest sleeps while others have theirs."""
+
+    def __init__(
+        self, watch: Stopwatch, session: Session, audit: Audit, calls: int, baselines: Mapping[str, tuple[Call, int]]
+    ) -> None:
+        """`calls`: of the candidate's windows; each baseline comes with those of its own."""
+        self._watch = watch
+        self._session = session
+        self._audit = audit
+        self._on_cpu = session.page is None
+        self._calls = calls
+        self._baselines = baselines
+        self._bare = watch.bare_copy()
+        self._windows: list[Timed] = []
+        self._raced: dict[str, list[float]] = {name: [] for name in baselines}
+        self._copies: list[float] = []
+        self._copying: list[float] = []
+
+    def candidate(self, odd: Sequence[tuple[Family, ...]]) -> None:
+        """Runs the candidate's window, after those that are nobody's time: of these families."""
+        rig = self._watch.rig
+        if self._on_cpu:
+            self._session.wake()
+        for families in odd:
+            self._audit.strange = families
+            self._session.timed(rig, self._calls, self._audit)
+            self._audit.judge()
+        self._windows.append(self._session.timed(rig, self._calls, self._audit))
+        if self._on_cpu:
+            self._session.guest.pause()  # a CPU guest cannot slow the baseline's windows
+        self._audit.judge()
+
+    def baselines(self) -> None:
+        """Runs a window of each."""
+        # Whatever a guest did to the pages, they are there before a baseline, or the bare copy, writes to them.
+        most = max(self._calls, *(calls for _, calls in self._baselines.values()))
+        self._watch.rig.poison_outputs(range(min(self._watch.rig.sets, most)))
+        for name, (call, calls) in self._baselines.items():
+            self._raced[name].append(1e6 * self._watch.seconds(call, calls) / calls)
+
+    def copy(self) -> None:
+        """Runs a window of the bare copy."""
+        self._copies.append(self._watch.seconds(self._bare, self._calls))
+        if self._on_cpu:
+            self._copying.append(self._watch.copying_s(self._calls))
+
+    def is_over(self) -> bool:
+        """Whether more pairs of windows would be nobody's gain."""
+        # The copy is in both times here, and makes their ratio no smaller.
+        return _over([1e6 * window.seconds / self._calls for window in self._windows], self._raced)
+
+    def end(self) -> Race:
+        """Lets the guest go on, and takes the copy off all times."""
+        if self._on_cpu:
+            self._session.wake()
+        calls, copy_us = self._calls, 1e6 * median(self._copies) / self._calls
+        sampled = self._on_cpu and self._session.sampled_by_kernel
+        return Race(
+            calls,
+            tuple(net_us(1e6 * window.seconds / calls, copy_us) for window in self._windows),
+            tuple(net_us(1e6 * (window.claim.seconds or 0.0) / calls, copy_us) for window in self._windows),
+            {name: tuple(net_us(x, copy_us) for x in samples) for name, samples in self._raced.items()},
+            copy_us,
+            tuple(self._windows),
+            min(self._copying, default=0.0),
+            sum((work(window.samples, calls) for window in self._windows), Work()) if sampled else None,
+        )
 
 
 def _over(candidate_us: Sequence[float], baselines_us: Mapping[str, Sequence[float]]) -> bool:
-    """Whether more pairs of windows would be nobody's gain."""
     pairs = len(candidate_us)
     if pairs >= FEWEST_PAIRS and behind(candidate_us, baselines_us):
         return True

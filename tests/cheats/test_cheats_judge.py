@@ -17,8 +17,8 @@ from agentgen.store import catalog
 CHEATS = corpus("cpu", honest=False)
 
 
-BUSY = {"clocks agree", "instruments agree", "every call counts", "neighbouring shapes", "outputs are copied"}
-"""What may find a cheat first on a machine that is slowed by others: times, and what is due by rates measured there."""
+BUSY = {"clocks agree", "instruments agree", "every call counts", "neighbouring shapes"}
+"""What may find a cheat first on a machine that is slowed by others: times."""
 RACY = {"cheats/cpp/racy_tail"}
 """Its thread may still write when the tensor is gone: 3 of 5 times it crashed on a machine with ten others at work."""
 

@@ -108,7 +108,11 @@ def firsts(root: int) -> set[int]:
 
 
 def _innermost(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    """Returns what a process calls itself; 0 if it has ended since it was listed."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
     return int(next(line for line in lines if line.startswith("NSpid:")).split()[-1])
 
 

@@ -20,7 +20,8 @@ from agentgen.verify.evaluation import evaluate
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.judge import Judge
 from agentgen.verify.rig import Rig
-from agentgen.verify.timing import Race, Stopwatch
+from agentgen.verify.stopwatch import Stopwatch
+from agentgen.verify.timing import Race
 
 NEAR = (
     Workload(name="one", constants={"batch": 1, "size": 8}),
@@ -46,7 +47,7 @@ def stopwatch(rig: Rig) -> Stopwatch:
 def race_at(near: Near, _: Findings) -> Race:
     """At `odd` ten times as slow as eager torch, elsewhere twice as fast."""
     mine = 100.0 if near.rig.reference.workload == "odd" else 5.0
-    return Race(1, (mine,) * 5, (mine,) * 5, {EAGER: (10.0,) * 5}, 0.0, ())
+    return Race(1, (mine,) * 5, (mine,) * 5, {EAGER: (10.0,) * 5}, 0.0, (), 0.0)
 
 
 def looked(

@@ -29,6 +29,8 @@ Pair = tuple[float, float]
 class Scripted:
     """A session whose windows take what is said."""
 
+    sampled_by_kernel = False
+
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self.windows = 0
         self._times: Iterator[float] = chain.from_iterable(chain(pairs, repeat(pairs[-1])))
@@ -43,7 +45,7 @@ class Scripted:
 def compared(pairs: Sequence[Pair], raced_us: float) -> tuple[int, Findings]:
     """Returns how many pairs were looked at, the first left out, and what was found."""
     findings, session = Findings(), Scripted([(1.0, 1.0), *pairs])
-    raced = Race(CALLS, (raced_us,) * 5, (raced_us,) * 5, {}, 0.0, ())
+    raced = Race(CALLS, (raced_us,) * 5, (raced_us,) * 5, {}, 0.0, (), 0.0)
     with rig_of(small_conv()) as rig:
         rig.draw_weights()
         rig.draw_inputs(Family.NORMAL)

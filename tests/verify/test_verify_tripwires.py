@@ -7,7 +7,10 @@ import pytest
 from agentgen.records.trial import Check, Outcome
 from agentgen.sandbox.kin import Kin
 from agentgen.verify.checks import tripwires
+from agentgen.verify.checks.processor import Work
 from agentgen.verify.findings import Findings, Named, Rejected
+
+UNKNOWN = (None, None)
 
 
 def looked(check: Named[...], *args: object, **how: object) -> Check:
@@ -96,18 +99,33 @@ def test_no_kernel_is_faster_than_its_memory() -> None:
 
 def test_kernels_run_as_long_under_instruments_as_when_timed() -> None:
     agree = tripwires.instruments_agree
-    assert looked(agree, 124.0, 100.0, wall=False).passed
-    assert looked(agree, 4.0, 1.7, wall=False).passed, "2 us are within what a record is right to"
-    assert looked(agree, 50.0, 100.0, wall=False).passed, "launches take time that no kernel runs in"
-    assert looked(agree, None, 100.0, wall=False).passed is None
-    assert "128.0 us a call under instruments, 100.0 us when" in caught(agree, 128.0, 100.0, wall=False)
+    assert looked(agree, 124.0, 100.0, wall=False, worked=UNKNOWN).passed
+    assert looked(agree, 4.0, 1.7, wall=False, worked=UNKNOWN).passed, "2 us are within what a record is right to"
+    assert looked(agree, 50.0, 100.0, wall=False, worked=UNKNOWN).passed, "launches take time that no kernel runs in"
+    assert looked(agree, None, 100.0, wall=False, worked=UNKNOWN).passed is None
+    assert "128.0 us a call under instruments, 100.0 us when" in caught(agree, 128.0, 100.0, wall=False, worked=UNKNOWN)
 
 
 def test_a_call_takes_at_most_three_times_as_long_under_a_cpu_s_instruments() -> None:
     agree = tripwires.instruments_agree
-    assert looked(agree, 28e3, 9.5e3, wall=True).passed
-    assert looked(agree, 40.0, 3.0, wall=True).passed, "the dispatcher's record takes 20 us an operator"
-    assert "does less when it is timed" in caught(agree, 30e3, 9.5e3, wall=True)
+    assert looked(agree, 28e3, 9.5e3, wall=True, worked=UNKNOWN).passed
+    assert looked(agree, 40.0, 3.0, wall=True, worked=UNKNOWN).passed, "the dispatcher's record takes 20 us an operator"
+    assert "does less when it is timed" in caught(agree, 30e3, 9.5e3, wall=True, worked=UNKNOWN)
+
+
+def test_a_call_that_waited_under_instruments_does_no_less_when_timed() -> None:
+    agree, times = tripwires.instruments_agree, (91e3, 17e3)
+    line = looked(agree, *times, wall=True, worked=(Work(70, 4), Work(900, 60)))
+    assert line.passed is None
+    assert "it worked 35000 and 30000 us, and waited for others" in line.evidence
+    assert "does less when it is timed" in caught(agree, *times, wall=True, worked=(Work(70, 4), Work(60, 60))), (
+        "35000 and 2000 us"
+    )
+    assert "does less when it is timed" in caught(agree, *times, wall=True, worked=(Work(29, 4), Work(900, 60))), (
+        "too few samples"
+    )
+    assert "does less when it is timed" in caught(agree, *times, wall=True, worked=(Work(70, 4), Work()))
+    assert "does less when it is timed" in caught(agree, *times, wall=True, worked=(Work(70, 4), None))
 
 
 def test_where_torch_is_below_the_floor_it_is_none() -> None:
@@ -122,16 +140,27 @@ def test_a_slowed_baseline_of_a_shared_machine_is_reported() -> None:
 
 
 def test_a_call_with_inputs_of_its_own_takes_as_long_as_in_the_race() -> None:
-    assert looked(tripwires.every_call, [(120.0, 100.0)] * 3).passed
-    assert looked(tripwires.every_call, [(-3.0, 1.0)] * 3).passed  # the difference of two short windows may be noise
-    assert "remembers answers within a window" in caught(tripwires.every_call, [(130.0, 100.0)] * 24)
-    assert "longer in 16 of 24" in caught(tripwires.every_call, [(130.0, 100.0)] * 16 + [(130.0, 110.0)] * 8)
+    assert looked(tripwires.every_call, [(120.0, 100.0)] * 3, UNKNOWN).passed
+    assert looked(
+        tripwires.every_call, [(-3.0, 1.0)] * 3, UNKNOWN
+    ).passed  # the difference of two short windows may be noise
+    assert "remembers answers within a window" in caught(tripwires.every_call, [(130.0, 100.0)] * 24, UNKNOWN)
+    assert "longer in 16 of 24" in caught(tripwires.every_call, [(130.0, 100.0)] * 16 + [(130.0, 110.0)] * 8, UNKNOWN)
+
+
+def test_who_remembers_works_less_and_not_only_shorter() -> None:
+    every, pairs_us = tripwires.every_call, [(442.0, 257.0)] * 24
+    line = looked(every, pairs_us, (Work(260, 1000), Work(220, 1000)))
+    assert line.passed is None
+    assert "it worked 520 and 440 us, and waited for others" in line.evidence
+    assert "remembers answers" in caught(every, pairs_us, (Work(260, 1000), Work(12, 1000)))
+    assert "remembers answers" in caught(every, pairs_us, (Work(29, 1000), Work(29, 1000))), "too few samples"
 
 
 def test_one_quick_window_on_a_busy_machine_condemns_nobody() -> None:
     quick = [(600.0, 580.0), (442.0, 590.0), (700.0, 313.0)] * 8
-    assert looked(tripwires.every_call, quick).passed is None
-    assert looked(tripwires.every_call, [*quick, (380.0, 600.0)]).passed
+    assert looked(tripwires.every_call, quick, UNKNOWN).passed is None
+    assert looked(tripwires.every_call, [*quick, (380.0, 600.0)], UNKNOWN).passed
 
 
 def test_a_guest_that_is_alone() -> None:

@@ -17,7 +17,8 @@ from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, NotGated, check
 from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
-from agentgen.verify.timing import Race, Stopwatch, speedup
+from agentgen.verify.stopwatch import Stopwatch
+from agentgen.verify.timing import Race, speedup
 
 EAGER = "eager"
 FAMILIES = (Family.NORMAL, Family.OUTLIERS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
+from agentgen.sandbox.perf import PERIOD_NS
 from agentgen.verify.checks.native import NativeLibrary
 from agentgen.verify.findings import NotGated, Rejected, check
 
@@ -25,7 +26,7 @@ two passes, a transposed copy is slow), and so much at the most."""
 
 MIN_COPYING, COPYING = 20.0, 0.5
 """Samples of copying that must be due before it is decided whether there was any, and the part of them to be seen, by
-three deviations: 42 honest kernels had 0.7 to 1.5 of them."""
+three deviations: 15 trials of honest kernels on a busy machine had 0.95 to 1.35 of them."""
 
 _C_LIBRARY = re.compile(r"(?:.*/)?libc[-.\d]*\.so[.\d]*")
 _WAITING = re.compile(r"(?:.*/)?lib(?:gomp|omp|iomp5)(?:-[\da-f]+)?\.so[.\d]*")
@@ -64,6 +65,32 @@ class Shares:
             f"{self.borrowed / total:.0%} of {self.total} samples of processor time in torch's or other libraries"
             f"{f' ({self.where})' if self.where else ''}, {self.own / total:.0%} in the candidate's own"
         )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What some calls worked, in the kernel's samples of processor time: copies and waiting left out."""
+
+    samples: int = 0
+    calls: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.samples + other.samples, self.calls + other.calls)
+
+    @property
+    def us(self) -> float:
+        """Of a call, on all processors together."""
+        return 1e-3 * PERIOD_NS * self.samples / max(1, self.calls)
+
+    def is_known(self) -> bool:
+        """Whether there are enough samples to go by."""
+        return self.samples >= MIN_SAMPLES
+
+
+def work(samples: Mapping[str, int], calls: int) -> Work:
+    """Returns the work of so many calls."""
+    own = (n for name, n in samples.items() if not (_C_LIBRARY.fullmatch(name) or _WAITING.fullmatch(name)))
+    return Work(sum(own), calls)
 
 
 @check("own work: processor time")
@@ -128,8 +155,8 @@ def borrowed_limit(moved_bytes: float, call_s: float, copy_bytes_per_s: float) -
 @check("outputs are copied")
 def copies_outputs(samples: Mapping[str, int] | None, libraries: Sequence[NativeLibrary], due: float) -> str | NotGated:
     """Catches a candidate that spares itself the copy of its outputs, which is taken off its time: it changes the
-    guest's runner, and writes into the judge's buffers itself. C's library must have run for half of the time that
-    the copies of timed windows take, less what chance may take away.
+    guest's runner, and writes into the judge's buffers itself. C's library must have run for half of the processor
+    time that the copies of timed windows take, less what chance may take away.
 
     Does not catch: outputs that are copied in less than 40 ms of all windows together, or by half; as much time
     that the candidate spends in C's library otherwise; anything where the kernel gives no samples, or on a GPU.
@@ -137,7 +164,7 @@ def copies_outputs(samples: Mapping[str, int] | None, libraries: Sequence[Native
     Args:
         samples: The kernel's, of timed windows, by file; None where it gives none.
         libraries: The candidate's own.
-        due: Samples that copying takes at the rate of this machine.
+        due: Samples that the copies take, by the processor time of such copies that the judge made during the race.
 
     Raises:
         Rejected: CHEATED.

@@ -7,6 +7,7 @@ from statistics import median
 
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.kin import Kin
+from agentgen.verify.checks.processor import Work
 from agentgen.verify.findings import NotGated, Rejected, check
 
 CLOCKS_AGREE = 0.10
@@ -135,19 +136,44 @@ def above_floor(median_us: float, floor_us: float, torch_us: float) -> str | Not
     return f"{median_us:.1f} us is above {floor_us:.1f} us"
 
 
+def waited(longer: Work | None, shorter: Work | None, ratio: float, slack_us: float) -> str | None:
+    """Returns words where calls that took longer did not work longer: they waited for processors that others had. A
+    call whose work is the same cannot have been spared it; on all processors at once it takes the least time there is.
+    None where they did, or where the kernel did not say.
+
+    Args:
+        longer: Of the calls that took longer; `shorter`: of the others.
+        ratio, slack_us: By how much a call may be longer.
+    """
+    if longer is None or shorter is None or not longer.is_known() or longer.us > (1 + ratio) * shorter.us + slack_us:
+        return None
+    return f"it worked {longer.us:.0f} and {shorter.us:.0f} us, and waited for others"
+
+
 @check("instruments agree")
-def instruments_agree(instrumented_us: float | None, median_us: float, *, wall: bool) -> str | NotGated:
+def instruments_agree(
+    instrumented_us: float | None, median_us: float, *, wall: bool, worked: tuple[Work | None, Work | None]
+) -> str | NotGated:
     """Catches a guest that does less when it is timed than under instruments: in the instrumented guest a call may not
     take longer than a timed one by more than a quarter (GPU: time in which its kernels ran, by CUPTI) or three times as
-    long (CPU: wall time by the judge, the copies of outputs included on both sides).
+    long (CPU: wall time by the judge, the copies of outputs included on both sides; and processor time, where the
+    kernel gives samples: on a busy machine an honest call took 91 ms under instruments and 17 when timed).
 
     Does not catch: a difference within that, and native code that forges CUPTI's records.
+
+    Args:
+        instrumented_us: Time of a call under instruments; None: there are none.
+        median_us: When timed.
+        wall: Whether these are wall times, of a CPU.
+        worked: Under instruments and when timed; None: the kernel does not say.
     """
     if instrumented_us is None:
         return NotGated("no record of kernels: this GPU has no CUPTI")
     ratio, slack_us = (WALL_RATIO, WALL_US) if wall else (BUSY_RATIO, BUSY_US)
     seen = f"{instrumented_us:.1f} us a call under instruments, {median_us:.1f} us when timed"
     if instrumented_us > (1 + ratio) * median_us + slack_us:
+        if words := waited(*worked, ratio, slack_us):
+            return NotGated(f"{seen}; {words}")
         raise Rejected(Outcome.CHEATED, f"it does less when it is timed: {seen}")
     return f"{'it took' if wall else 'its kernels ran for'} {seen}"
 
@@ -158,10 +184,11 @@ def longer(call_us: float, raced_us: float) -> bool:
 
 
 @check("every call counts")
-def every_call(pairs_us: Sequence[tuple[float, float]]) -> str | NotGated:
+def every_call(pairs_us: Sequence[tuple[float, float]], worked: tuple[Work | None, Work | None]) -> str | NotGated:
     """Catches answers remembered within a window: with more calls than input sets, calls come back to the same inputs.
     In windows of as many calls in which no input comes twice, a call may not take longer by more than a quarter: the
-    quickest of all, and two windows of three beside their neighbours.
+    quickest of all, and two windows of three beside their neighbours; nor work longer, where the kernel gives samples
+    of processor time.
 
     Does not catch: a kernel that remembers and is faster by less than a quarter. Not looked at where a window of the
     race has no more calls than there are sets: nothing comes twice.
@@ -169,6 +196,7 @@ def every_call(pairs_us: Sequence[tuple[float, float]]) -> str | NotGated:
     Args:
         pairs_us: Time of a call without the copy in neighbouring windows: without inputs that come twice, and of the
             race's kind.
+        worked: In all of them without such inputs, and of the race's kind; None: the kernel does not say.
     """
     without_us, raced_us = (min(times) for times in zip(*pairs_us, strict=True))
     more = sum(longer(*pair) for pair in pairs_us)
@@ -178,6 +206,9 @@ def every_call(pairs_us: Sequence[tuple[float, float]]) -> str | NotGated:
     # On two cores with two other programs one quick window of 25 condemned an honest kernel: 442 us and 313 us.
     if more < MOST_PAIRS * len(pairs_us):
         return NotGated(f"{seen}; yet longer in {more} of {len(pairs_us)} pairs of windows only")
+    # Beside other programs, whose data fill the cache too, honest ones were longer in 19 of 24.
+    if words := waited(*worked, ROUND_RATIO, ROUND_US):
+        return NotGated(f"{seen}; yet {words}")
     raise Rejected(
         Outcome.CHEATED, f"it remembers answers within a window: {seen}; longer in {more} of {len(pairs_us)} pairs"
     )
