@@ -205,7 +205,8 @@ def test_without_timing_there_is_none(judge: LocalJudge) -> None:
     assert trial.timing is None
     assert trial.speedups == ()
     assert trial.roofline_fraction is None
-    assert stages == ["start", "build", "check", "state", "audit", "general"]
+    # It waits where another judge has its turn on the device.
+    assert [one for one in stages if one != "wait"] == ["start", "build", "check", "state", "audit", "general"]
 
 
 def test_renamed_parameters_pair_by_content_and_prepare_is_told(judge: LocalJudge) -> None:
