@@ -16,6 +16,8 @@ from agentgen.cli.doing import Doing
 from agentgen.cli.tally import Tally
 from agentgen.config import Settings
 from agentgen.report.changes import Compared
+from agentgen.report.live.clock import clock
+from agentgen.report.live.display import Kind
 from agentgen.scoring import batch, cases, gate
 from agentgen.scoring.batch import Report
 from agentgen.scoring.benches import Bench
@@ -44,6 +46,8 @@ class Evaluating:
     limit_minutes: float | None = None
     fresh: bool = False
     """Whether what is kept of one that was killed is done again."""
+    display: Kind = "plain"
+    """How long the present case takes is shown live."""
     _journals: list[Journal] = field(default_factory=list[Journal])
 
     def __call__(self, chosen: Cases, repeat: int, part: str = "") -> tuple[Report, Tally]:
@@ -66,10 +70,7 @@ class Evaluating:
 
     def end(self, tally: Tally) -> None:
         """Removes the journals, unless another attempt could find what this one did not."""
-        if tally.may_go_on:
-            self.console.print("the same command without --fresh tries what failed or waits, and nothing else")
-            return
-        for journal in self._journals:
+        for journal in () if tally.may_go_on else self._journals:
             journal.end()
 
     def compared(self, new: Report, old: Report, chosen: Cases) -> Compared:
@@ -87,7 +88,11 @@ class Evaluating:
         ]
         limit_s = 60 * (self.limit_minutes or KERNEL_MINUTES)
         try:
-            report = batch.evaluate(chosen, benches, journal, tally.found, tally.failed, repeat=repeat, limit_s=limit_s)
+            with clock(self.console, self.display) as tally.begin:
+                tally.say_next()
+                report = batch.evaluate(
+                    chosen, benches, journal, tally.found, tally.failed, repeat=repeat, limit_s=limit_s
+                )
         except KeyboardInterrupt as error:
             error.add_note("what is finished is kept; the same command goes on where it was, without --fresh")
             raise

@@ -14,6 +14,7 @@ from agentgen.cli.options import (
     BudgetTokens,
     BudgetUsd,
     Devices,
+    Display,
     EffortName,
     Force,
     Json,
@@ -24,15 +25,16 @@ from agentgen.cli.options import (
     Strategies,
     Wait,
 )
-from agentgen.cli.screen import screen
+from agentgen.cli.screen import Screen, screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import AgentgenError
 from agentgen.models.mailbox import replies, wait_for_another
 from agentgen.models.roster import Roster
+from agentgen.records import events
 from agentgen.records.run import Capped, Caps, Run, RunStatus
 from agentgen.report.caps import capped_line, spent_line
 from agentgen.report.ideas import ideas_table
-from agentgen.report.live import watching
+from agentgen.report.live.display import watching
 from agentgen.report.solution import read, solution_json, write_best
 from agentgen.report.table import end_table, verdict
 from agentgen.search.caps import require_prices
@@ -64,6 +66,7 @@ def solve(
     max_candidates: MaxCandidates = None,
     wait: Wait = False,
     force: Force = False,
+    display: Display = None,
     json: Json = False,
 ) -> int:
     """Search for a fast kernel.
@@ -73,7 +76,7 @@ def solve(
         rounds: Rounds of ideas. [default: 2; with --effort full 5]
         effort: How wide and deep to search, and how many baselines to race. [default: quick]
     """
-    start_s = time.monotonic()
+    start_s, console = time.monotonic(), screen(display)
     flags = Layer(
         model=model or None,
         device=device,
@@ -95,7 +98,7 @@ def solve(
         if wiring.is_foreign(problem) and not force:
             wiring.require_admitted(run.problem, run.device, run.arithmetic, "; --force takes it anyway")
         ledger.create_run(run)
-        return carry_out(run, settings, ledger, roster, start_s=start_s, wait=wait, as_json=json)
+        return carry_out(run, settings, ledger, roster, console, start_s=start_s, wait=wait, as_json=json)
 
 
 def priced_models(settings: Settings, run: Run) -> Roster:
@@ -114,6 +117,7 @@ def carry_out(
     settings: Settings,
     ledger: Ledger,
     roster: Roster,
+    console: Screen,
     *,
     start_s: float,
     device: str | None = None,
@@ -127,6 +131,7 @@ def carry_out(
         settings: under which its files are found.
         ledger: where it is kept.
         roster: models of the run.
+        console: where to show it.
         start_s: when this invocation began, by the monotonic clock.
         device: others than the run's own.
         wait: stay for answers in the mailbox.
@@ -136,23 +141,23 @@ def carry_out(
         KeyboardInterrupt: the run is stopped; a note tells how to resume it.
         AgentgenError: so it is after a failure of machine, store or model.
     """
-    console, places = screen(), run_devices(run, device)
+    places = run_devices(run, device)
     where = ", ".join(places)
-    _announce(console, run, where, roster)
+    _announce(console.meanwhile, run, where, roster)
     mailboxes = wiring.mailboxes(settings, run)
     won = won_elsewhere(ledger, run)
     try:
         judge = wiring.run_judge(settings, run, places)
-        with wiring.packed(settings, ledger, run), judge:
+        display = watching(console, console.display, f"{run.problem.name} on {where}", run.caps, start_s)
+        with wiring.packed(settings, ledger, run), judge, display as watch:
             while True:
                 known = replies(mailboxes)
-                with watching(console, f"{run.problem.name} on {where}") as watch:
-                    result = run_search(
-                        ledger.run(run.id), ledger, roster, judge, watch, lambda: time.monotonic() - start_s, won
-                    )
+                result = run_search(
+                    ledger.run(run.id), ledger, roster, judge, watch, lambda: time.monotonic() - start_s, won
+                )
                 if not (wait and result.answers):
                     break
-                console.print(f"waiting for answers in {', '.join(map(str, mailboxes))} …", style="dim")
+                watch(events.AnswersAwaited(tuple(map(str, mailboxes))))
                 minutes = run.caps.minutes
                 wait_for_another(mailboxes, known, None if minutes is None else start_s + 60 * minutes)
     except (KeyboardInterrupt, AgentgenError) as error:
@@ -209,8 +214,6 @@ def _announce(console: Console, run: Run, where: str, roster: Roster) -> None:
     console.print(f"languages: {', '.join(run.languages)}; model: {', '.join(_named(roster))}")
     if wiring.is_replayed(run):
         console.print("what the model says is recorded; what is measured is live")
-    if run.target is None:
-        console.print("the judge starts: it looks at the device and times the baselines …", style="dim")
 
 
 def _named(roster: Roster) -> list[str]:

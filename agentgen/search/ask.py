@@ -23,7 +23,7 @@ from agentgen.errors import ModelUnavailable, NothingRecorded, PromptRefused, Re
 from agentgen.models.chat import ChatModel
 from agentgen.models.roster import Roster
 from agentgen.records.chat import ChatReply, ChatRequest
-from agentgen.records.events import BranchEnded, Event
+from agentgen.records.events import BranchEnded, Event, RequestOver, RequestSent
 from agentgen.search.caps import Budget, Room
 from agentgen.search.halt import Halt
 from agentgen.search.prompts import render
@@ -108,6 +108,11 @@ class Asker:
                 return self._end(first, str(error))
         return self._end(first, f"no usable answer in {ATTEMPTS} attempts: {refusal.reason}")
 
+    def tell_used(self) -> None:
+        """Tells what the replies have taken, where that is limited."""
+        if used := self._budget.used():
+            self._watch(used)
+
     def end(self, first: ChatRequest, reason: str) -> None:
         """Ends a branch whose answer could be read but leads nowhere."""
         self._end(first, reason)
@@ -136,6 +141,7 @@ class Asker:
         self._answered.add(request.id)
         await model.taken(request)
         self._budget.answered(request, reply)
+        self.tell_used()
         self._look_again()
         return reply
 
@@ -151,6 +157,7 @@ class Asker:
         self._ledger.add_request(self._run_id, request)
         self._budget.sent(request)
         try:
+            self._watch(RequestSent(request))
             return await model.ask(request)
         except ReplyPending:
             self._budget.waits(request)
@@ -160,6 +167,8 @@ class Asker:
             self._budget.lost(request)
             self._look_again()
             raise
+        finally:
+            self._watch(RequestOver(request))
 
     def _look_again(self) -> None:
         """Wakes the requests that wait for room."""
