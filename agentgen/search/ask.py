@@ -108,11 +108,6 @@ class Asker:
                 return self._end(first, str(error))
         return self._end(first, f"no usable answer in {ATTEMPTS} attempts: {refusal.reason}")
 
-    def tell_used(self) -> None:
-        """Tells what the replies have taken, where that is limited."""
-        if used := self._budget.used():
-            self._watch(used)
-
     def end(self, first: ChatRequest, reason: str) -> None:
         """Ends a branch whose answer could be read but leads nowhere."""
         self._end(first, reason)
@@ -141,7 +136,8 @@ class Asker:
         self._answered.add(request.id)
         await model.taken(request)
         self._budget.answered(request, reply)
-        self.tell_used()
+        if used := self._budget.used():
+            self._watch(used)
         self._look_again()
         return reply
 

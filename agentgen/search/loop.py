@@ -143,10 +143,11 @@ async def _search(
     won: str,
 ) -> SearchResult:
     """Looks at the device if nobody did, and walks."""
+    if used := budget.used():
+        watch(used)
     target = run.target or await _looked_at(run, ledger, judge, watch)
     halt, tree = Halt(), Tree.read(ledger, run)
     asker = Asker(run.id, ledger, roster, budget, halt, watch)
-    asker.tell_used()
     judging = Judging(tree, judge, halt, watch)
     return await _Walk(tree, ledger, target, asker, budget, judging, halt, watch, won).advance()
 

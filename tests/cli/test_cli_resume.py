@@ -3,71 +3,20 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cli_program import Ended, agentgen_program
+from stored_runs import MACHINE, answer_the_request, stored_run
 
-from agentgen.models.exchange import read_request
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import Role
-from agentgen.records.machine import Ceilings, Machine, Target
-from agentgen.records.problem import Arithmetic, Problem, Workload
-from agentgen.records.run import Plan, Run, RunStatus
+from agentgen.records.problem import Arithmetic
+from agentgen.records.run import RunStatus
 from agentgen.records.trial import Clock, Outcome, Speedup, Timing, Trial
-from agentgen.store.ledger import Ledger, open_ledger
+from agentgen.store.ledger import open_ledger
 
 SOURCE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass  # µ\n"
-MACHINE = Machine(
-    device_type="cpu",
-    device="Example 9000",
-    cores=2,
-    memory_bytes=1 << 33,
-    last_level_cache_bytes=1 << 25,
-    torch="2.13.0",
-    triton=None,
-    python="3.11.7",
-)
-PROBLEM = Problem(
-    name="relu",
-    title="Relu",
-    reference="class Model: ...",
-    workloads=(Workload(name="main"),),
-    arithmetic=Arithmetic.FP32,
-)
-
-
-def stored_run(ledger: Ledger, device: str = "cpu", rounds: int = 1) -> Run:
-    """Stores a run of one idea a round whose device a judge has looked at."""
-    target = Target(
-        problem="relu",
-        arithmetic=Arithmetic.FP32,
-        machine=MACHINE,
-        ceilings=Ceilings(copy_bytes_per_s=2e10, matmul_flops_per_s={Arithmetic.FP32: 1e11}),
-        constants={},
-        inputs=(),
-        outputs=(),
-        parameters={},
-        flops=0,
-        bytes_moved=1 << 20,
-        bound_us=50.0,
-        bound_by="memory",
-        baselines_us={"eager": 100.0},
-    )
-    run = Run(
-        id="20261121-120000-abcd",
-        problem=PROBLEM,
-        arithmetic=Arithmetic.FP32,
-        device=device,
-        languages=(Language.CPP,),
-        models=("mailbox",),
-        plan=Plan(rounds=rounds, ideas=1, repairs=0),
-        created=datetime(2026, 11, 21, 12, tzinfo=UTC),
-        target=target,
-    )
-    ledger.create_run(run)
-    return run
 
 
 def passed(candidate: Candidate) -> Trial:
@@ -89,11 +38,6 @@ def passed(candidate: Candidate) -> Trial:
 
 def resume(folder: Path, *options: str) -> Ended:
     return agentgen_program("resume", "latest", "--json", *options, folder=folder)
-
-
-def answer_the_request(mailbox: Path, role: Role, text: str) -> None:
-    (request,) = (path for path in mailbox.glob("*.request.md") if read_request(path).role is role)
-    request.with_name(request.name.replace(".request.", ".reply.")).write_text(text)
 
 
 def test_a_run_waits_for_its_mailbox_and_ends_with_the_kernel_on_disk(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class _Window:
             self._console.set_alt_screen(False)
             self._console.show_cursor(True)
             width, height = _size(self._console)
-            self._console.print(self._drawn(width, height - 1), width=width)
+            self._console.print(self._drawn(width, height - 1), width=width, no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager

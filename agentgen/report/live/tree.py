@@ -149,7 +149,8 @@ class LiveTree:
         stack = [(node, "", node is top[-1] and not more) for node in reversed(top)]
         while stack:
             node, guide, last = stack.pop()
-            yield row(_cut(guide + (corner if last else fork), width // 2), "dim").append_text(self._label(node, now_s))
+            guides = _cut(guide + (corner if last else fork), width // 2)
+            yield row("").append(guides, "dim").append_text(self._label(node, now_s))
             below = shown.get(node, [])
             inner = guide + (" " * len(past) if last else past)
             stack += [(one, inner, one is below[-1]) for one in reversed(below)]
