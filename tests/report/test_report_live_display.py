@@ -127,6 +127,19 @@ def test_whatever_ends_it_the_terminal_is_as_it_was(error: type[BaseException]) 
     assert "display" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_a_terminal_that_is_gone_is_no_fault() -> None:
+    master, slave = os.openpty()
+    with (
+        open(slave, "w", encoding="utf-8") as file,
+        watching(console_in(file), "live", "conv2d on cpu", Caps(), time.monotonic()) as watch,
+    ):
+        watch(STORY[0])
+        os.close(master)
+        time.sleep(0.3)
+        watch(STORY[1])
+    assert "display" not in {thread.name for thread in threading.enumerate()}
+
+
 def _told_for_ever(opened: Terminal) -> None:
     with window(opened) as watch:
         while True:

@@ -14,12 +14,13 @@ Not covered: a program that is suspended (Ctrl-Z) leaves its window on the scree
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Final, Literal
+from typing import Final, Literal, TextIO
 
 from rich.console import Console
 from rich.region import Region
@@ -35,7 +36,7 @@ Kind = Literal["live", "plain", "none"]
 Watch = Callable[[events.Event], None]
 
 FRAME_S: Final = 0.1
-"""Between two pictures at least. One of 50 rows costs 4 ms, and a CPU kernel may be timed beside it."""
+"""Between two pictures at least. One of 50 rows takes 2 to 5 ms of a core, beside which a CPU kernel may be timed."""
 STDERR: Final = 2
 LONGEST_WORDS: Final = 20_000
 """Bytes of what was written to stderr meanwhile that are shown."""
@@ -132,8 +133,8 @@ def _aside(console: Console) -> Generator[None]:
     before = console.file
     with (
         tempfile.TemporaryFile() as kept,
-        os.fdopen(os.dup(before.fileno()), "w", encoding=console.encoding) as terminal,
-        os.fdopen(os.dup(STDERR), "w", encoding=console.encoding) as stderr,
+        _again(before.fileno()) as terminal,
+        _again(STDERR) as stderr,
     ):
         os.dup2(kept.fileno(), STDERR)
         console.file = terminal
@@ -143,8 +144,18 @@ def _aside(console: Console) -> Generator[None]:
             console.file = before
             os.dup2(stderr.fileno(), STDERR)
             kept.seek(-min(LONGEST_WORDS, kept.seek(0, os.SEEK_END)), os.SEEK_END)
-            with suppress(OSError):
-                stderr.write(harmless(kept.read().decode(errors="replace")))
+            stderr.write(harmless(kept.read().decode(errors="replace")))
+
+
+@contextmanager
+def _again(descriptor: int) -> Generator[TextIO]:
+    """Opens for writing what a descriptor stands for; like sys.stderr, it takes every letter."""
+    file = os.fdopen(os.dup(descriptor), "w", encoding=sys.stderr.encoding, errors="backslashreplace")
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # what is left to write has nowhere to go: the terminal is gone
+            file.close()
 
 
 def _write(console: Console, code: str) -> None:
