@@ -84,9 +84,10 @@ def evaluate(
     every = cases.load(dataset, folder)
     kept = baselines.opened(baseline, update=update_baseline, save=save, only=only, dataset=every.name or "")
     chosen = _chosen(every, dataset, only, kind, model or settings.model)
-    seen = console.meanwhile
-    seen.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
-    evaluating = Evaluating(settings, dataset, folder, places, seen, model, only, limit_minutes, fresh, console.display)
+    console.meanwhile.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
+    evaluating = Evaluating(
+        settings, dataset, folder, places, console, model, only, limit_minutes, fresh, console.display
+    )
     report, tally = evaluating(chosen, repeat)
     if save:
         batch.save(report, save)
@@ -97,8 +98,6 @@ def evaluate(
         code, told = kept.settled(report, lambda old: evaluating.compared(report, old, chosen), console)
     if "error" not in told or tally.may_go_on:  # what could not be written is not lost
         evaluating.end(tally)
-        if tally.may_go_on:
-            console.print("the same command without --fresh tries what failed or waits, and nothing else")
     if json:
         answer(summary(report) | again | told)
     return code

@@ -36,7 +36,7 @@ def test_a_window_follows_the_run_and_the_terminal_until_ctrl_c(mailbox: Path, t
         until(lambda: "[red]less[/red]" in opened.said)
         for size in ((40, 10), (120, 40)):
             opened.resize(*size)
-            until(lambda size=size: opened.quiet and size_of(frames(opened.said)[-1]) == size, 1.5)
+            until(lambda size=size: opened.quiet and size_of(frames(opened.said)[-1]) == size, 5)
         program.send_signal(signal.SIGINT)
         assert program.wait(20) == 130
         until(lambda: "agentgen: interrupted; the run is stored" in opened.said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -71,9 +72,11 @@ def test_however_many_events_there_are_ten_pictures_are_painted_a_second() -> No
 def test_a_clock_goes_on_while_nothing_is_told_and_costs_little() -> None:
     with terminal(100, 20) as opened:
         with window(opened) as watch:
+            begun = time.monotonic()
             watch(events.JudgeStarting())
-            until(lambda: "the judge starts 1 s" in opened.said)
-        assert 2 <= len(frames(opened.said)) <= 4
+            until(lambda: bool(re.search("the judge starts [1-9]", opened.said)))
+            seconds = time.monotonic() - begun
+        assert 2 <= len(frames(opened.said)) <= 3 + seconds
 
 
 def test_a_window_that_is_resized_is_painted_anew_in_its_size() -> None:
@@ -83,7 +86,7 @@ def test_a_window_that_is_resized_is_painted_anew_in_its_size() -> None:
                 watch(event)
             for size in ((100, 30), (1, 1), (200, 60), (40, 10)):
                 opened.resize(*size)
-                until(lambda size=size: opened.quiet and size_of(frames(opened.said)[-1]) == size, 1.3)
+                until(lambda size=size: opened.quiet and size_of(frames(opened.said)[-1]) == size, 2)
             watch(events.RunEnded(RunStatus.DONE))
         until(lambda: "more" in opened.said.rpartition(SHOWS)[2])
         said = opened.said
@@ -190,8 +193,8 @@ def test_stages_are_lines_with_their_clocks_and_the_present_one_ticks_below() ->
             stages(console_in(file), "live") as on_stage,
         ):
             on_stage("build")
-            until(lambda: "build … 1 s" in opened.said)
+            until(lambda: bool(re.search("build … [1-9]", opened.said)))
             on_stage("check")
         until(lambda: "check 0 s" in opened.said)
-        assert "build 1 s" in opened.said
+        assert re.search("build [1-9]", opened.said)
         assert opened.said.rindex(SHOWS) > opened.said.rindex("\x1b[?25l")
