@@ -49,3 +49,18 @@ def test_a_machine_is_named_with_the_versions_that_move_a_time() -> None:
     assert figures.machine(gpu) == (
         "NVIDIA H200, compute capability 9.0, driver 580.95, CUDA 13.0, torch 2.13.0, triton 3.7.1, Python 3.11.7"
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, "0 s"),
+        (59.99, "59 s"),
+        (60, "1:00 min"),
+        (3599.9, "59:59 min"),
+        (3600, "1:00:00 h"),
+        (90_061, "25:01:01 h"),
+    ],
+)
+def test_clocks(seconds: float, shown: str) -> None:
+    assert figures.clock(seconds) == shown
