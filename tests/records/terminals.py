@@ -92,6 +92,7 @@ def program_in(
             stdout=opened.slave,
             stderr=opened.slave,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell has it ignored in the background
         )
         try:
             yield opened, started
