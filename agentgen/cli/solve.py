@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 
@@ -34,13 +36,13 @@ from agentgen.records import events
 from agentgen.records.run import Capped, Caps, Run, RunStatus
 from agentgen.report.caps import capped_line, spent_line
 from agentgen.report.ideas import ideas_table
-from agentgen.report.live.display import watching
+from agentgen.report.live.display import Watch, watching
 from agentgen.report.solution import read, solution_json, write_best
 from agentgen.report.table import end_table, verdict
 from agentgen.search.caps import require_prices
 from agentgen.search.elsewhere import won_elsewhere
 from agentgen.search.history import became
-from agentgen.search.loop import run_search
+from agentgen.search.loop import SearchResult, run_search
 from agentgen.search.tree import Tree
 from agentgen.store.ledger import Ledger
 from agentgen.workers.devices import run_devices
@@ -95,10 +97,15 @@ def solve(
     run = wiring.new_run(settings, problem)
     roster = priced_models(settings, run)
     with wiring.ledger(settings) as ledger:
-        if wiring.is_foreign(problem) and not force:
-            wiring.require_admitted(run.problem, run.device, run.arithmetic, "; --force takes it anyway")
+        _require_admitted(problem, run, force=force)
         ledger.create_run(run)
         return carry_out(run, settings, ledger, roster, console, start_s=start_s, wait=wait, as_json=json)
+
+
+def _require_admitted(problem: str, run: Run, *, force: bool) -> None:
+    """Raises BadInput where a problem from outside cannot be judged, unless it is to be taken anyway."""
+    if wiring.is_foreign(problem) and not force:
+        wiring.require_admitted(run.problem, run.device, run.arithmetic, "; --force takes it anyway")
 
 
 def priced_models(settings: Settings, run: Run) -> Roster:
@@ -144,26 +151,36 @@ def carry_out(
     places = run_devices(run, device)
     where = ", ".join(places)
     _announce(console.meanwhile, run, where, roster)
-    mailboxes = wiring.mailboxes(settings, run)
     won = won_elsewhere(ledger, run)
     try:
         judge = wiring.run_judge(settings, run, places)
         display = watching(console, console.display, f"{run.problem.name} on {where}", run.caps, start_s)
         with wiring.packed(settings, ledger, run), judge, display as watch:
-            while True:
-                known = replies(mailboxes)
-                result = run_search(
-                    ledger.run(run.id), ledger, roster, judge, watch, lambda: time.monotonic() - start_s, won
-                )
-                if not (wait and result.answers):
-                    break
-                watch(events.AnswersAwaited(tuple(map(str, mailboxes))))
-                minutes = run.caps.minutes
-                wait_for_another(mailboxes, known, None if minutes is None else start_s + 60 * minutes)
+
+            def search() -> SearchResult:
+                now = ledger.run(run.id)
+                return run_search(now, ledger, roster, judge, watch, lambda: time.monotonic() - start_s, won)
+
+            minutes = run.caps.minutes
+            until_s = None if minutes is None else start_s + 60 * minutes
+            result = _answered(search, wiring.mailboxes(settings, run), watch, until_s) if wait else search()
     except (KeyboardInterrupt, AgentgenError) as error:
         error.add_note(f"the run is stored; go on with: agentgen resume {run.id}")
         raise
     return show(console, settings, ledger, run.id, start_s=start_s, capped=result.capped, as_json=as_json)
+
+
+def _answered(
+    search: Callable[[], SearchResult], mailboxes: Sequence[Path], watch: Watch, until_s: float | None
+) -> SearchResult:
+    """Searches, and again whenever somebody has answered, until nothing is waited for."""
+    while True:
+        known = replies(mailboxes)
+        result = search()
+        if not result.answers:
+            return result
+        watch(events.AnswersAwaited(tuple(map(str, mailboxes))))
+        wait_for_another(mailboxes, known, until_s)
 
 
 def show(
