@@ -1,4 +1,5 @@
-"""Which tests run by default, and why the others do not; and a browser, for those that look at pages."""
+"""Which tests run by default, in how many processes, and why the others do not; and a browser, for those that look at
+pages."""
 
 from __future__ import annotations
 
@@ -24,6 +25,18 @@ _QUIET = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too, as CI does")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """All of the default tests run in two processes, a file in one of them. Not those that were chosen, of which some
+    are timed and some have a GPU to themselves; nor where there is no pytest-xdist, or `-n` says how many."""
+    given = config.option
+    chosen = config.args_source is pytest.Config.ArgsSource.ARGS or given.markexpr or given.keyword
+    if chosen or given.slow or given.usepdb or not config.pluginmanager.hasplugin("xdist"):
+        return
+    if given.numprocesses is None:
+        given.numprocesses, given.dist = 2, "loadfile"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from agentgen.report.plain import HARMFUL
+from agentgen.report.unseen import UNSEEN
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
@@ -21,7 +21,7 @@ def answer(value: Mapping[str, object]) -> None:
     """Writes the answer of a command. Not-a-number and infinity, which JSON has not, become null."""
     text = json.dumps(_finite(value), allow_nan=False, ensure_ascii=False, indent=2)
     # Texts of models and kernels are in it, and a terminal may be what reads it.
-    sys.stdout.write(HARMFUL.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
+    sys.stdout.write(UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
     sys.stdout.flush()
 
 

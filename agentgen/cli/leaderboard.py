@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
+from rich.console import Console
 
 from agentgen import __version__, config, wiring
 from agentgen.cli.answer import answer
@@ -30,7 +32,8 @@ from agentgen.report.board import (
     models_markdown,
 )
 from agentgen.report.plain import plain
-from agentgen.report.standings import boards, by_model
+from agentgen.report.site import curves, folder, site
+from agentgen.report.standings import Board, boards, by_model
 from agentgen.report.trial import trial_json
 from agentgen.search.chain import author, chain
 from agentgen.search.tree import Tree
@@ -41,29 +44,76 @@ By = Annotated[Literal["model"] | None, Parameter(show_default=False, help="Coun
 Markdown = Annotated[
     bool, Parameter(negative="", show_default=False, help="Print the tables on stdout, in GitHub's Markdown.")
 ]
+Html = Annotated[
+    Path | None,
+    Parameter(name="--html", help="Folder to write a site to, in the place of an older one: a page for each kernel."),
+]
+Evals = Annotated[
+    Path | None,
+    Parameter(help="Folder of reports (eval --save) whose fast_p the site shows. [default: that beside the kernels]"),
+]
 
 app = App(name="leaderboard")
 
 
 @app.default
-def show(*, by: By = None, markdown: Markdown = False, json: Json = False) -> int:
-    """Show the certified kernels of all problems. Ends with 1 where an entry could not be used."""
+def show(
+    *, by: By = None, markdown: Markdown = False, html: Html = None, evals: Evals = None, json: Json = False
+) -> int:
+    """Show the certified kernels of all problems. Ends with 1 where an entry, or a report, could not be used."""
     if markdown and json:
         raise BadInput("give --markdown or --json: stdout has room for one")
-    kept, broken = entries.read_all(entries.root(config.here(Layer()).results))
+    if html and (markdown or by):
+        raise BadInput("--html writes all of it: leave --markdown and --by out")
+    if evals and not html:
+        raise BadInput("--evals is for the site: give --html DIR too")
+    if evals and not evals.is_dir():
+        raise BadInput(f"{evals} is no folder of reports")
+    results = config.here(Layer()).results
+    kept, broken = entries.read_all(entries.root(results))
     found = boards(kept)
+    if html:
+        return _site(html, found, broken, evals or results / "evals", results, as_json=json)
     standings = by_model(found)
     console = screen()
     if markdown:
         sys.stdout.write(models_markdown(standings) if by else boards_markdown(found, Path.cwd()))
     else:
         console.print(model_table(standings) if by else board_tables(found, console.width))
-    for line in broken:
-        console.print(f"left out: {plain(line)}", style="red", soft_wrap=True)
+    _say(console, broken)
     if json:
         listed = {"models": models_json(standings)} if by else {"entries": board_json(found)}
         answer({**listed, "broken": list(broken)})
     return REJECTED if broken else 0
+
+
+def _site(
+    to: Path, found: Sequence[Board], unusable: Sequence[str], evals: Path, results: Path, *, as_json: bool
+) -> int:
+    """Writes the site, and returns the exit code."""
+    console = screen()
+    saved, others, unreadable = curves.read_all(evals)
+    broken = (*unusable, *unreadable)
+    inside = [line.replace(f"{results.parent}/", "") for line in broken]  # a site is for others than this machine
+    files = site.render(found, saved, others, inside)
+    folder.write(files, to)
+    size = sum(map(len, files.values()))
+    kernels = sum(len(board.places) for board in found)
+    words = f"{kernels} kernels, fast_p of {len(saved)} reports, {size / 1000:.0f} kB"
+    console.print(f"site: {to / site.INDEX} ({words})", soft_wrap=True)
+    for line in others:
+        console.print(plain(line), style="dim", soft_wrap=True)
+    _say(console, broken)
+    if as_json:
+        reports = [one.name for one in saved]
+        told = {"html": str(to), "bytes": size, "fast_p": reports, "without_fast_p": list(others)}
+        answer({"entries": board_json(found), "broken": list(broken), **told})
+    return REJECTED if broken else 0
+
+
+def _say(console: Console, broken: Sequence[str]) -> None:
+    for line in broken:
+        console.print(f"left out: {plain(line)}", style="red", soft_wrap=True)
 
 
 @app.command
@@ -91,10 +141,10 @@ def add(
         way = _way(ledger, found, subject.candidate)
     result = judged(subject, certificate(layer, display))
     why = _hindrance(subject, result)
-    folder = None if why else entries.add(_entry(subject, found, way, result), entries.root(settings.results))
-    screen().print(f"entered: {folder}" if folder else f"not entered: {plain(str(why))}", soft_wrap=True)
+    home = None if why else entries.add(_entry(subject, found, way, result), entries.root(settings.results))
+    screen().print(f"entered: {home}" if home else f"not entered: {plain(str(why))}", soft_wrap=True)
     if json:
-        entered = {"entry": str(folder) if folder else None, "why": why, "run": found.id}
+        entered = {"entry": str(home) if home else None, "why": why, "run": found.id}
         answer({**entered, **trial_json(result.trial), "device": subject.device})
     return REJECTED if why else 0
 

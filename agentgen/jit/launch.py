@@ -1,12 +1,13 @@
 """Launching: a cubin's kernels as attributes, `kernels.name[grid, block, dynamic_shared_bytes](*arguments)`.
 
 Through the driver's API, on torch's current stream and in torch's context, so that launches can be captured in graphs.
-Nothing is loaded before the first launch. Not covered: cooperative launches, clusters whose size is not in the source
-(`__cluster_dims__` is), TMA descriptors, setting `__constant__` variables.
+Nothing is loaded before the first launch. Not covered: clusters whose size is not in the source (`__cluster_dims__`
+is), TMA descriptors, setting `__constant__` variables.
 """
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
 import math
@@ -50,6 +51,15 @@ class Kernel:
         self._packer = struct.Struct("@" + codes)  # lays numbers out and aligns them as C does
         self._offsets = [struct.calcsize("@" + codes[: i + 1]) - struct.calcsize(c) for i, c in enumerate(codes)]
         self._pointers = ctypes.c_void_p * len(codes)
+        self._entry = "cuLaunchKernel"
+
+    @property
+    def cooperative(self) -> Kernel:
+        """This kernel for launches whose blocks all run at once, so that they may wait for each other; a grid that does
+        not fit the device is refused. For a barrier, blocks count up a counter in global memory."""
+        other = copy.copy(self)
+        other._entry = "cuLaunchCooperativeKernel"
+        return other
 
     def __repr__(self) -> str:
         return f"<CUDA kernel {self._signature.text}>"
@@ -89,7 +99,8 @@ class Kernel:
         try:
             function = self._module.function(driver, device, self._signature.name, shared, static)
             stream = torch._C._cuda_getCurrentRawStream(device)  # pyright: ignore[reportPrivateUsage]
-            _check(driver, driver.cuLaunchKernel(function, *shape, shared, stream, pointers, None))
+            more = [] if "Cooperative" in self._entry else [None]
+            _check(driver, getattr(driver, self._entry)(function, *shape, shared, stream, pointers, *more))
         except RuntimeError as error:
             raise RuntimeError(self._explain(str(error), device, shape, shared)) from None
 
@@ -104,6 +115,9 @@ class Kernel:
         if shared > 48 * 1024 - static:
             limit = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
             parts.append(f"a block may use {limit} bytes of shared memory, this one wants {shared + static}")
+        if "COOPERATIVE" in error:
+            room = torch.cuda.get_device_properties(device).multi_processor_count
+            parts.append(f"all {math.prod(shape[:3])} blocks must fit at once on {room} multiprocessors")
         if re.search("ILLEGAL|LAUNCH_FAILED|MISALIGNED|ASSERT", error):
             parts.append("an earlier kernel may be at fault: CUDA_LAUNCH_BLOCKING=1 shows which")
         return "; ".join(parts)
@@ -150,7 +164,8 @@ def _driver() -> Any:
         raise RuntimeError("no CUDA device: compiled only")
     torch.cuda.init()
     driver = ctypes.CDLL("libcuda.so.1")
-    driver.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+    kinds = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 2]
+    driver.cuLaunchKernel.argtypes, driver.cuLaunchCooperativeKernel.argtypes = [*kinds, ctypes.c_void_p], kinds
     return driver
 
 

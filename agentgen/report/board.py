@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentgen.records.entry import Finding
+from agentgen.records.machine import Machine
 from agentgen.records.trial import Speedup
 from agentgen.report import figures
 from agentgen.report.layout import table
@@ -20,8 +21,8 @@ from agentgen.store.entries import Kept
 
 _IDEA = 160
 """Characters of an idea's title in Markdown."""
-_NUMBERS = ("median", "speedup", "over eager", "worst shape", "roofline")
-_WIDE = (("rank", "kernel", "language", *_NUMBERS, "accuracy"),)
+NUMBERS = ("median", "speedup", "over eager", "worst shape", "roofline")
+_WIDE = (("rank", "kernel", "language", *NUMBERS, "accuracy"),)
 _NARROW = (
     ("rank", "kernel", "language", "median", "speedup", "roofline"),
     ("kernel", "over eager", "worst shape", "accuracy"),
@@ -29,7 +30,7 @@ _NARROW = (
 _ROOMY = 120
 """Below so many characters the figures of an entry get two tables."""
 _STYLES = {Finding.SAME: "green", Finding.FASTER: "green", Finding.SLOWER: "red", Finding.WRONG: "bold red"}
-_CAPTION = (
+CAPTION = (
     "speedup over the best baseline and over eager torch, each with its 95% interval; ranked by the lower end of the "
     "first, = where intervals overlap or are no further apart than identical kernels; worst shape: speedup over eager "
     "torch at the neighbouring shape where it is least; roofline: bound / measured; accuracy: the most accurate "
@@ -47,20 +48,20 @@ def board_tables(boards: Sequence[Board], width: int) -> RenderableType:
     parts: list[RenderableType] = []
     for board in boards:
         for title, heads in zip((heading(board), None), _WIDE if width >= _ROOMY else _NARROW, strict=False):
-            shown = table(title, *heads, right=("rank", *_NUMBERS), wrap=("speedup", "over eager", "worst shape"))
+            shown = table(title, *heads, right=("rank", *NUMBERS), wrap=("speedup", "over eager", "worst shape"))
             for place in board.places:
-                cells = _cells(place)
-                shown.add_row(*(cells[head] for head in heads))
+                figure = cells(place)
+                shown.add_row(*(figure[head] for head in heads))
             parts.append(shown)
         words = table(None, "kernel", "idea", "model", "certified", "reverified", wrap=("idea", "model"))
         for place in board.places:
             entry = place.entry
-            idea = Text(plain(_idea(place)), no_wrap=True, overflow="ellipsis")
+            words_of = Text(plain(idea(place)), no_wrap=True, overflow="ellipsis")
             model, day = Text(plain(entry.origin.model)), f"{entry.origin.certified:%Y-%m-%d}"
-            words.add_row(entry.id[:SHORT_ID], idea, model, day, _reverified(place.kept))
-        notes = [Text(note, style="dim") for note in _notes(board, boards)]
-        parts += [words, *notes, Text()]
-    return Group(*parts, Text(_CAPTION, style="dim")) if parts else Text("no entries: agentgen leaderboard add RUN")
+            words.add_row(entry.id[:SHORT_ID], words_of, model, day, reverified(place.kept))
+        dim = [Text(note, style="dim") for note in notes(board, boards)]
+        parts += [words, *dim, Text()]
+    return Group(*parts, Text(CAPTION, style="dim")) if parts else Text("no entries: agentgen leaderboard add RUN")
 
 
 def model_table(standings: Sequence[Standing]) -> RenderableType:
@@ -80,21 +81,21 @@ def boards_markdown(boards: Sequence[Board], base: Path) -> str:
         boards: in their order.
         base: folder of the file that it is for: entries below it are linked.
     """
-    heads = ("rank", "kernel", "language", "idea", "model", *_NUMBERS, "accuracy", "certified", "reverified")
+    heads = ("rank", "kernel", "language", "idea", "model", *NUMBERS, "accuracy", "certified", "reverified")
     parts: list[str] = []
     for board in boards:
         parts += [f"### {markdown(heading(board))}", ""]
         rows: list[tuple[str, ...]] = []
         for place in board.places:
-            entry, cells = place.entry, {head: markdown(cell) for head, cell in _cells(place).items()}
-            cells["kernel"] = _link(cells["kernel"], place.kept.folder, base)
-            cells["idea"], cells["model"] = markdown(_idea(place), _IDEA), markdown(entry.origin.model)
-            cells["certified"] = f"{entry.origin.certified:%Y-%m-%d}"
-            cells["reverified"] = _reverified(place.kept).plain
-            rows.append(tuple(cells[head] for head in heads))
+            entry, row = place.entry, {head: markdown(cell) for head, cell in cells(place).items()}
+            row["kernel"] = _link(row["kernel"], place.kept.folder, base)
+            row["idea"], row["model"] = markdown(idea(place), _IDEA), markdown(entry.origin.model)
+            row["certified"] = f"{entry.origin.certified:%Y-%m-%d}"
+            row["reverified"] = reverified(place.kept).plain
+            rows.append(tuple(row[head] for head in heads))
         parts += [*_markdown_table(heads, rows), ""]
-        parts += [f"{markdown(note)}\n" for note in _notes(board, boards)]
-    return "\n".join([*parts, f"{_CAPTION[0].upper()}{_CAPTION[1:]}.", ""]) if parts else "No entries.\n"
+        parts += [f"{markdown(note)}\n" for note in notes(board, boards)]
+    return "\n".join([*parts, f"{CAPTION[0].upper()}{CAPTION[1:]}.", ""]) if parts else "No entries.\n"
 
 
 def models_markdown(standings: Sequence[Standing]) -> str:
@@ -138,12 +139,17 @@ def models_json(standings: Sequence[Standing]) -> list[dict[str, object]]:
 def heading(board: Board) -> str:
     """Returns what a board is about, with all that parts it from others."""
     machine = board.machine
+    return plain(f"{board.problem} in {board.arithmetic} on {machine.device} ({kind(machine)})")
+
+
+def kind(machine: Machine) -> str:
+    """Returns what parts boards on one device."""
     cores = "cores" if machine.device_type == "cpu" else "multiprocessors"
     versions = f"torch {machine.torch}" + (f", triton {machine.triton}" if machine.triton else "")
-    return plain(f"{board.problem} in {board.arithmetic} on {machine.device} ({machine.cores} {cores}, {versions})")
+    return plain(f"{machine.cores} {cores}, {versions}")
 
 
-def _cells(place: Place) -> dict[str, str]:
+def cells(place: Place) -> dict[str, str]:
     """Returns the figures of an entry by the heads of their columns."""
     entry = place.entry
     trial, near = entry.trial, entry.trial.worst_neighbour
@@ -160,28 +166,29 @@ def _cells(place: Place) -> dict[str, str]:
     }
 
 
-def _notes(board: Board, boards: Sequence[Board]) -> list[str]:
+def notes(board: Board, boards: Sequence[Board]) -> list[str]:
     """Returns what a reader has to know to read a board as it is meant."""
-    notes = [
+    found = [
         f"certified under {' and '.join(values)} ({field}): not told apart here"
         for field, values in board.unlike.items()
     ]
     if len([other for other in boards if _title(other) == _title(board)]) > 1:
-        notes.append(
+        found.append(
             "other machines, or versions of torch or triton, have a board of their own: they have other baselines"
         )
-    return [plain(note) for note in notes]
+    return [plain(note) for note in found]
 
 
 def _title(board: Board) -> tuple[str, str, str]:
     return board.problem, board.arithmetic, board.machine.device
 
 
-def _idea(place: Place) -> str:
+def idea(place: Place) -> str:
+    """Returns the title of the idea that a kernel implements."""
     return place.entry.idea.title if place.entry.idea else figures.NOT_MEASURED
 
 
-def _reverified(kept: Kept) -> Text:
+def reverified(kept: Kept) -> Text:
     """Returns when an entry was last judged again, and what it came to."""
     if not kept.again:
         return Text(figures.NOT_MEASURED)

@@ -134,14 +134,15 @@ def _curves(tables: Sequence[TableResult]) -> RenderableType:
     names = [result.title for result in tables]
     shown = table(f"{FAST_P}: right, honest and more than p times as fast", "p", *names, right=("p", *names))
     for rows in zip(*(result.rows for result in tables), strict=True):
-        shown.add_row(f"{rows[0][0]:g}", *(_share(*row[1:]) for row in rows))
+        shown.add_row(f"{rows[0][0]:g}", *(share(*row[1:]) for row in rows))
     return shown
 
 
-def _share(count: Any, of: Any, share: Any, low: Any, high: Any) -> str:
+def share(count: Any, of: Any, fraction: Any, low: Any, high: Any) -> str:
+    """Returns a rate in words: count, n, share, and the interval where there is one."""
     said = f"{count} of {of}"
-    if share is not None:
-        said += f"  {share:4.0%}"
+    if fraction is not None:
+        said += f"  {fraction:4.0%}"
     return said if low is None else f"{said} [{low:.0%}, {high:.0%}]"
 
 

@@ -1,6 +1,6 @@
 """Words of others, shown so that they can do nothing: to a terminal, to the order of letters, or to Markdown.
 
-Imports nothing of agentgen, and is for people: JSON escapes what it has to by itself.
+For people: JSON escapes what it has to by itself.
 """
 
 from __future__ import annotations
@@ -8,15 +8,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from agentgen.report.unseen import UNSEEN
+
 LONGEST: Final = 500
 """Characters of one text that are shown at most."""
-HARMFUL: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
-    r"\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-    r"\u2028\u2029\ud800-\udfff]"
-)
-"""Control characters (escape sequences begin with one), characters that are invisible or turn writing round, line ends
-that only editors know, halves of characters."""
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>|~&$#])")
 _LINK: Final = re.compile(r"(?i)(://|www\.|@)")
 
@@ -30,7 +25,7 @@ def plain(text: str, longest: int = LONGEST) -> str:
 
 def harmless(text: str) -> str:
     """Returns a text, its lines as they are, with what could do harm written out."""
-    return HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def markdown(text: str, longest: int = LONGEST) -> str:

@@ -94,4 +94,9 @@ def save(report: Report, path: Path) -> None:
 
 def read(path: Path) -> Report:
     """Returns a report that was saved."""
-    return _ADAPTER.validate_json(path.read_bytes())
+    return parse(path.read_bytes())
+
+
+def parse(written: bytes) -> Report:
+    """Returns a report from what was written."""
+    return _ADAPTER.validate_json(written)

@@ -107,7 +107,7 @@ class FastP(ReportEvaluator[Any, Verdict, Any]):
         curves: list[LinePlotCurve] = []
         tables: list[ReportAnalysis] = []
         for name, baseline in BASELINES.items():
-            goes = _goes(ctx, baseline)
+            goes = goes_of(ctx.report, baseline)
             rates = [(p, fast_p(goes, p)) for p in THRESHOLDS]
             points = [LinePlotPoint(x=p, y=rate.share) for p, rate in rates if rate.share is not None]
             curves.append(LinePlotCurve(name=f"{name}, n = {len(goes)}", points=points))
@@ -125,7 +125,7 @@ class Geomean(ReportEvaluator[Any, Verdict, Any]):
         """Counts."""
         rows: list[Cells] = []
         for name, baseline in BASELINES.items():
-            goes = _goes(ctx, baseline)
+            goes = goes_of(ctx.report, baseline)
             whole = geomean([go.counted for go in goes])
             timed = geomean([go.speedup for go in goes if go.speedup is not None])
             rows.append([name, whole.value, whole.of, timed.value, timed.of])
@@ -173,20 +173,20 @@ class PerSolved(ReportEvaluator[Any, Verdict, Any]):
         return TableResult(title="cost", columns=columns, rows=rows)
 
 
+def goes_of(report: EvaluationReport[Any, Verdict, Any], baseline: str | None) -> list[Go]:
+    """Returns all goes at all cases, raced against a baseline, or against the fastest."""
+    found = [case.output for case in report.cases]
+    raced = [(verdict, verdict.against(baseline) if verdict.accepted else None) for verdict in found]
+    goes = [Go(verdict.accepted, race.ratio if race else None) for verdict, race in raced]
+    return [*goes, *(Go(solved=False) for _ in report.failures)]
+
+
 REPORT_EVALUATORS = (Confusion, ErrorRates, OutcomeMatrix, Outcomes, FastP, Geomean, PassAtK, PerSolved)
 _AMOUNTS: dict[str, Callable[[Searched], float | None]] = {
     "USD": lambda run: run.cost_usd,
     "tokens": lambda run: run.tokens,
     "seconds": lambda run: run.seconds,
 }
-
-
-def _goes(ctx: Context, baseline: str | None) -> list[Go]:
-    """Returns all goes at all cases, raced against a baseline, or against the fastest."""
-    found = [case.output for case in ctx.report.cases]
-    raced = [(verdict, verdict.against(baseline) if verdict.accepted else None) for verdict in found]
-    goes = [Go(verdict.accepted, race.ratio if race else None) for verdict, race in raced]
-    return [*goes, *(Go(solved=False) for _ in ctx.report.failures)]
 
 
 def _groups(ctx: Context) -> list[list[Verdict | None]]:

@@ -84,7 +84,7 @@ def add(entry: Entry, to: Path) -> Path:
     home = to / entry.place
     source = entry.candidate.source.encode()
     for other in sorted(home.parent.glob(f"*/{KERNEL}")):
-        if other.parent == home or _bytes(other) == source:
+        if other.parent == home or contents(other) == source:
             raise BadInput(f"{other.parent} is that kernel: agentgen reverify judges it again")
     candidate = entry.candidate.model_dump(exclude={"source"})
     about = _About(problem=entry.problem, **candidate, chain=entry.chain, origin=entry.origin)
@@ -110,7 +110,7 @@ def read(folder: Path) -> Kept:
     Raises:
         BadInput: a file is missing, cannot be read, or contradicts another one.
     """
-    source, trial, about = (_bytes(folder / name) for name in (KERNEL, TRIAL, ENTRY))
+    source, trial, about = (contents(folder / name) for name in (KERNEL, TRIAL, ENTRY))
     said = _record(_About, about, folder / ENTRY)
     try:
         text = source.decode()
@@ -127,7 +127,7 @@ def read(folder: Path) -> Kept:
             problem=said.problem, candidate=candidate, trial=certificate, chain=said.chain, origin=said.origin
         )
     except ValidationError as error:
-        raise BadInput(f"{folder}: {_fault(error)}") from error
+        raise BadInput(f"{folder}: {fault(error)}") from error
     return Kept(folder, entry, _reverified(folder / REVERIFIED))
 
 
@@ -172,7 +172,7 @@ def differences(ours: Problem, theirs: Problem) -> tuple[str, ...]:
 def _reverified(file: Path) -> tuple[Reverified, ...]:
     if not file.exists():
         return ()
-    lines = _bytes(file).splitlines()
+    lines = contents(file).splitlines()
     return tuple(_record(Reverified, line, file, number) for number, line in enumerate(lines, 1) if line.strip())
 
 
@@ -180,8 +180,12 @@ def _text(record: Record) -> bytes:
     return record.model_dump_json(indent=2).encode() + b"\n"
 
 
-def _bytes(file: Path) -> bytes:
-    """Returns what is in a plain file: a pipe would be waited for, a device has no end."""
+def contents(file: Path) -> bytes:
+    """Returns what is in a plain file: a pipe would be waited for, a device has no end.
+
+    Raises:
+        BadInput: it is missing, no plain file, too large, or cannot be read.
+    """
     try:
         about = file.stat()
         if not stat.S_ISREG(about.st_mode):
@@ -200,10 +204,10 @@ def _record(kind: type[Kind], content: bytes, file: Path, line: int | None = Non
         return kind.model_validate_json(content)
     except ValidationError as error:
         where = f", line {line}" if line else ""
-        raise BadInput(f"{file}{where}: {_fault(error)}") from error
+        raise BadInput(f"{file}{where}: {fault(error)}") from error
 
 
-def _fault(error: ValidationError) -> str:
+def fault(error: ValidationError) -> str:
     """Returns the first thing that is wrong. Not what was found there: it may be long, and anybody's."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])

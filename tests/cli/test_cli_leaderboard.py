@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -95,6 +96,49 @@ def test_a_broken_entry_is_said_and_the_others_shown(home: Path, capsys: pytest.
             answer = json.loads(said.out)
             assert len(answer["entries"]) == len(answer["broken"]) == 1
             assert "\x1b[2J\u202e" in answer["broken"][0]
+
+
+# ---- --html ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_site_is_written_and_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    enter(home, entry())
+    evals = home / "results" / "evals"
+    evals.mkdir()
+    shutil.copy(Path(__file__).parents[2] / "results" / "evals" / "judge-h200.json", evals)
+    assert run(["leaderboard", "--html", "site", "--json"]) == 0
+    said = capsys.readouterr()
+    answer = json.loads(said.out)
+    assert answer["html"] == "site"
+    assert answer["bytes"] == sum(file.stat().st_size for file in (home / "site").rglob("*.[hp]*"))
+    assert [one["kernel"] for one in answer["entries"]] == [entry().id]
+    assert (answer["fast_p"], len(answer["without_fast_p"])) == ([], 1)
+    assert "site: site/index.html (1 kernels, fast_p of 0 reports, " in said.err
+    assert "judge-h200.json: no fast_p: the dataset judge does not ask for it" in said.err
+    page = home / "site" / "kernels" / f"relu-fp32-nvidia-h200-{entry().id}.html"
+    assert f"agentgen reverify results/kernels/relu/fp32/nvidia-h200/{entry().id}" in page.read_text()
+
+
+def test_a_site_says_what_is_broken_and_ends_with_1(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (enter(home, entry()) / "kernel.py").write_text("x = 1\n")
+    (home / "reports").mkdir()
+    (home / "reports" / "a.json").write_text("{")
+    assert run(["leaderboard", "--html", "site", "--evals", "reports", "--json"]) == 1
+    said = capsys.readouterr()
+    assert said.err.count("left out: ") == len(json.loads(said.out)["broken"]) == 2
+    text = (home / "site" / "index.html").read_text()
+    assert "the source is another one" in text
+    assert "reports/a.json is no report of agentgen eval: Invalid JSON" in text
+    assert str(home) not in text
+
+
+def test_what_makes_no_sense_with_a_site_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in (("--markdown",), ("--by", "model")):
+        assert "leave --markdown and --by out" in refused(capsys, "leaderboard", "--html", "site", *option)
+    assert "is no folder of reports" in refused(capsys, "leaderboard", "--html", "site", "--evals", "missing")
+    assert "give --html DIR too" in refused(capsys, "leaderboard", "--evals", "results")
+    assert "no site of agentgen" in refused(capsys, "leaderboard", "--html", "problems")
+    assert not (home / "site").exists()
 
 
 # ---- reverify ENTRY --------------------------------------------------------------------------------------------------

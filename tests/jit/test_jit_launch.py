@@ -28,8 +28,9 @@ def test_cuda_lookup_and_launch_shape_mistakes_are_told() -> None:
         _ = kernels.mangled
     with pytest.raises(TypeError, match=r"say grid and block: kernels.scale\[grid, block\]"):
         kernels.scale(1)
-    with pytest.raises(TypeError, match=r"kernels.scale\[grid, block\] or"):
-        kernels.scale[8]
+    for kernel in (kernels.scale, kernels.scale.cooperative):
+        with pytest.raises(TypeError, match=r"kernels.scale\[grid, block\] or"):
+            kernel[8]
     for shared in (-1, 16.0, None):
         with pytest.raises(ValueError, match=r"dynamic_shared_bytes=.* must be an integer"):
             kernels.scale[1, 32, shared]
@@ -115,6 +116,40 @@ def test_gpu_blocks_of_a_cluster_see_each_others_shared_memory(nvrtc: None) -> N
     out = torch.zeros(8, dtype=torch.int32, device="cuda")
     jit.cuda(CLUSTER).neighbours[8, 32](out)
     assert out.tolist() == [101, 102, 103, 100, 105, 106, 107, 104]
+
+
+COOPERATIVE = r"""
+// Each round every block adds its number to what the block before it wrote in the round before.
+extern "C" __global__ void rounds(volatile int* values, unsigned* arrived, int count) {
+  int before = (blockIdx.x + gridDim.x - 1) % gridDim.x;
+  for (int round = 1; round <= count; ++round) {
+    int seen = values[((round - 1) & 1) * gridDim.x + before];
+    values[(round & 1) * gridDim.x + blockIdx.x] = seen + (int)blockIdx.x;
+    __threadfence();
+    atomicAdd(arrived, 1u);
+    unsigned now;
+    do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(arrived) : "memory");
+    while (now < (unsigned)round * gridDim.x);
+  }
+}
+"""
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_gpu_blocks_of_a_cooperative_launch_may_wait_for_each_other(nvrtc: None) -> None:
+    kernels, blocks, count = jit.cuda(COOPERATIVE), 2 * torch.cuda.get_device_properties(0).multi_processor_count, 9
+    values = torch.zeros(2, blocks, dtype=torch.int32, device="cuda")
+    arrived = torch.zeros(1, dtype=torch.int32, device="cuda")
+    kernels.rounds.cooperative[blocks, 1](values, arrived, count)
+    expected = torch.zeros(blocks, dtype=torch.int32)
+    for _ in range(count):
+        expected = expected.roll(1) + torch.arange(blocks, dtype=torch.int32)
+    assert values[count & 1].tolist() == expected.tolist()
+    with pytest.raises(RuntimeError, match=r"COOPERATIVE_LAUNCH_TOO_LARGE.*all 1000000 blocks must fit at once on \d+"):
+        kernels.rounds.cooperative[1_000_000, 1](values, arrived, 1)
+    kernels.rounds[1, 1](values, arrived.zero_(), 1)  # the plain kernel is as it was
+    torch.cuda.synchronize()
 
 
 @needs_gpu

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 from report_records import MACHINE, failed, passed
 
@@ -16,6 +18,7 @@ from agentgen.records.trial import Outcome, Trial
 from agentgen.report.solution import Solution
 from agentgen.store.rows import Letter, Spent
 
+PROBLEMS = Path(__file__).parents[2] / "problems"
 PROBLEM = Problem(
     name="conv2d",
     title="A convolution",
@@ -142,3 +145,21 @@ def large(count: int, lines: int = 250) -> Solution:
 
 def _line(n: int, row: int) -> str:
     return f"    float v{row} = fmaf(x[i + {n * 7 + row}], w[{row * 3 % 11}], acc{n * row % 5});  // tap {n * 31 % 17}"
+
+
+def recorded(count: int) -> Solution:
+    """A search whose kernels are the first ones in the repository's recordings, those for a GPU before others: as
+    large, and as much alike and not, as models write them. 41 are in CUDA."""
+    files = sorted(PROBLEMS.glob("*/recording/*.reply.md"), key=lambda file: (_language(file), str(file)))
+    found = [re.findall(r"```python\n(.*?)```", file.read_text(), re.DOTALL) for file in files]
+    sources = [blocks[-1] for blocks in found if blocks][:count]
+    of = large(count, lines=10)
+    candidates = [candidate(source, one) for source, one in zip(sources, of.ideas.values(), strict=True)]
+    trials = [
+        trial.model_copy(update={"candidate": one.id}) for trial, one in zip(of.evaluated, candidates, strict=True)
+    ]
+    return solution(list(of.ideas.values()), candidates, trials)
+
+
+def _language(file: Path) -> int:
+    return next((n for n, name in enumerate(("-cuda-", "-triton-")) if name in file.name), 2)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import json
+import lzma
 import re
 from html.parser import HTMLParser
 from time import process_time
 from typing import Any
 
 import pytest
-from page_records import candidate, idea, large, refined, run, solution
+from page_records import candidate, idea, large, recorded, refined, run, solution
 from report_records import failed, passed
 
 from agentgen.records.trial import Outcome
@@ -47,10 +47,15 @@ def page(of: Solution) -> str:
 
 
 def unpacked(text: str) -> dict[str, list[Any]]:
+    """Returns the table that the page carries, undone as `unpack.js` does it."""
     found = re.search(r'<script id="data" type="application/json">(.*?)</script>', text)
     assert found
-    letters = json.loads(found[1]).encode().translate(bytes.maketrans(b",./", b"<>&"))
-    return json.loads(gzip.decompress(base64.b85decode(letters)))
+    data = json.loads(found[1])
+    squeezed = base64.b85decode(data["text"].encode().translate(bytes.maketrans(b",./", b"<>&")))
+    kind = {"id": lzma.FILTER_LZMA1, "lc": 4, "lp": 0, "pb": 0, "dict_size": data["bytes"]}
+    whole = lzma.decompress(squeezed, lzma.FORMAT_RAW, filters=[kind])
+    assert len(whole) == data["bytes"]
+    return json.loads(whole)
 
 
 def hostile() -> Solution:
@@ -121,6 +126,10 @@ def test_a_line_of_a_megabyte_makes_no_page_of_a_megabyte() -> None:
 
 def test_a_hundred_candidates_fit_400_kB_and_three_hundred_take_no_two_seconds() -> None:
     assert len(page(large(100)).encode()) < 400_000
+    real = recorded(100)
+    assert sum("__global__" in one.source for one in real.candidates) == 41
+    assert sum(len(one.source) for one in real.candidates) > 1_600_000
+    assert len(page(real).encode()) < 400_000
     of = large(300)
     started = process_time()
     page(of)

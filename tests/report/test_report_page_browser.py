@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from page_records import candidate, idea, large, refined, solution
+from page_records import candidate, idea, large, recorded, refined, solution
 from report_records import failed, passed
 
 from agentgen.records.trial import Outcome
+from agentgen.report.page import packing
 from agentgen.report.page.page import render
 from agentgen.report.solution import Solution
+from agentgen.report.unseen import UNSEEN
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -129,6 +132,36 @@ def _longest(a: list[str], b: list[str]) -> int:
         for j, other in enumerate(b, 1):
             row[j] = above[j - 1] + 1 if one == other else max(above[j], row[j - 1])
     return row[-1]
+
+
+@pytest.mark.parametrize("way", ["lzma", "gzip"])
+def test_what_is_packed_comes_out_as_it_was(
+    visit: Visit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "gzip":  # as on a Python that was built without LZMA
+        monkeypatch.setattr(packing, "lzma", None)
+    page = visit(written(refined()[0], tmp_path))
+    rng = random.Random(3)
+    texts = ["", "a", "abc" * 100_000, "".join(chr(rng.randrange(0x20, 0xD800)) for _ in range(50_000))]
+    texts += ["".join(rng.choice("ab \n") for _ in range(rng.randrange(3000))) for _ in range(40)]
+    texts += [one.source for one in recorded(30).candidates]
+    for some in ([], texts[:1], texts[:2], texts):
+        data = json.loads(packing.packed({str(n): {"text": text} for n, text in enumerate(some)}))
+        assert data["way"] == way
+        back = page.evaluate("async data => Object.values(await unpack(data)).map(one => one.text)", data)
+        assert back == some
+
+
+def test_the_browser_spells_out_the_same_characters(visit: Visit, tmp_path: Path) -> None:
+    page = visit(written(refined()[0], tmp_path))
+    found = page.evaluate("[...Array(0x110000).keys()].filter(code => UNSEEN.test(String.fromCodePoint(code)))")
+    assert found == [code for code in range(0x110000) if UNSEEN.match(chr(code))]
+    page.evaluate("location.hash = '#tab=source'")
+    assert "cannot be seen" not in page.locator("#pane").inner_text()
+    said = page.evaluate(
+        "text => whole(text).map(one => one.innerText ?? one.textContent).join('')", "x = 1\r\ny = 2\r\n"
+    )
+    assert "cannot be seen" not in said
 
 
 def test_highlighting_leaves_every_character_where_it_was(visit: Visit, tmp_path: Path) -> None:

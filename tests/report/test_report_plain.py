@@ -31,11 +31,17 @@ def test_what_could_do_harm_is_written_out(text: str) -> None:
 
 def test_no_control_or_format_character_of_unicode_is_left() -> None:
     whole = harmless("".join(map(chr, range(0x110000))))
-    left = {letter for letter in whole if unicodedata.category(letter) in {"Cc", "Cs", "Zl", "Zp"}} - {"\t", "\n"}
-    assert not left
+    kinds = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+    assert not {letter for letter in whole if unicodedata.category(letter) in kinds} - {"\t", "\n"}
     turning = {letter for letter in whole if unicodedata.bidirectional(letter) in {"RLO", "LRO", "RLE", "LRE", "PDF"}}
     turning |= {letter for letter in whole if unicodedata.bidirectional(letter) in {"RLI", "LRI", "FSI", "PDI"}}
     assert not turning
+
+
+def test_nothing_that_has_a_shape_is_written_out() -> None:
+    seen = "\n\t µ×≤–…␛ é̂ 漢字 한글 ﺍﻟﻌﺮﺑﻴﺔ עברית ไทย हिन्दी 🙂 ⚠\ufe0f 葛\ufe00"
+    assert harmless(seen) == seen
+    assert harmless("a\u3164\u115f\u034fb") == r"a\u3164\u115f\u034fb"  # letters and a mark without a shape
 
 
 def test_a_text_is_one_line_of_bearable_length() -> None:

@@ -15,10 +15,10 @@ from agentgen.search.prompts import render
 from agentgen.search.strategies import Growth
 from agentgen.search.write import write_request
 
-NOTES_BYTES = 4_000
-"""About 1,000 tokens: what one category's notes may cost in each request for code."""
-WRITE_BYTES = 16_000
-"""About 4,000 tokens: a request for code with its rules, less what the problem, the idea and the parent add."""
+NOTES_BYTES = 4_500
+"""About 1,100 tokens: what one category's notes may cost in each request for code."""
+WRITE_BYTES = 16_500
+"""About 4,100 tokens: a request for code with its rules, less what the problem, the idea and the parent add."""
 IDEAS_BYTES = 10_500
 
 NAMES = [f"{category.name.lower()}-{device}" for category in Category for device in ("cpu", "cuda")]

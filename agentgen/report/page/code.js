@@ -2,7 +2,6 @@
 // Elements and highlighted source. Nothing here writes HTML: every text becomes a text node, by way of `put`.
 
 const LONGEST_LINE = 1000, MOST_LINES = 6000;
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/u;
 
 function el(name, attributes, ...inside) {
   const made = document.createElement(name);
@@ -21,10 +20,10 @@ function put(into, ...inside) {
 
 // Appends a text; characters that cannot be seen, or that turn others round, are spelt out and marked.
 function words(into, text) {
-  if (!UNSEEN.test(text.replace(/[\n\t]/g, ""))) { into.append(text); return; }
+  if (!UNSEEN.test(text)) { into.append(text); return; }
   let plain = "";
   for (const one of text) {
-    if (one === "\n" || one === "\t" || !UNSEEN.test(one)) { plain += one; continue; }
+    if (!UNSEEN.test(one)) { plain += one; continue; }
     if (plain) into.append(plain);
     plain = "";
     const code = one.codePointAt(0);
@@ -98,4 +97,20 @@ function listing(source) {
   const body = el("code", null, shown.map((line) => el("span", { class: "line" }, span(line), "\n")));
   const cut = all.length - shown.length;
   return el("pre", { class: "code", tabindex: "0" }, body, cut > 0 ? `… ${cut} more lines` : "");
+}
+
+// A button that copies a text as it is.
+function copying(text) {
+  const copy = el("button", { type: "button", class: "chip" }, "copy");
+  copy.addEventListener("click", async () => {
+    try { await navigator.clipboard.writeText(text); copy.textContent = "copied"; } catch { copy.textContent = "the browser does not allow it"; }
+  });
+  return copy;
+}
+
+// A source, with a button that copies it, and what else is to stand beside that.
+function whole(source, beside = "") {
+  const odd = UNSEEN.test(source.replace(/\r\n/g, "\n"));
+  return [el("p", { class: "bar" }, copying(source), beside, ` ${source.split("\n").length} lines`,
+    odd ? el("b", { class: "warn" }, " has characters that cannot be seen; they are spelt out here") : ""), listing(source)];
 }

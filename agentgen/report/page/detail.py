@@ -6,15 +6,12 @@ they are shown is `code.js`'s part.
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgen.records.candidate import Candidate
 from agentgen.records.idea import Became, Idea
-from agentgen.records.trial import Accuracy, Trial
+from agentgen.records.trial import Accuracy, Speedup, Trial
 from agentgen.report import figures
 from agentgen.report.page.outcome import family
 from agentgen.report.page.text import clip, visible
@@ -25,9 +22,6 @@ from agentgen.report.table import first_reason
 LONGEST_SOURCE = 200_000
 """Characters of a source that the page carries; kernels have a tenth."""
 
-_PLAIN = bytes.maketrans(b"<>&", b",./")
-"""Base 85 without what means something in HTML; `rows.js` knows the same letters. 6% smaller than base 64."""
-
 Table = dict[str, Any]
 
 
@@ -35,7 +29,7 @@ def details(solution: Solution, became: Mapping[str, Became]) -> dict[str, dict[
     """Returns everything that is not on the page from the start, by key, in the order of the tree."""
     ideas = {idea_key(idea.id): idea for idea in solution.ideas.values()}
     candidates = {candidate_key(candidate.id): (n, candidate) for n, candidate in enumerate(solution.candidates, 1)}
-    reference = _source(solution.run.problem.reference)
+    reference = shown_source(solution.run.problem.reference)
     root: dict[str, object] = {"kind": "root", "label": "the reference", "source": reference}
     found = {ROOT: root}
     for spot in lay_out(solution).spots:
@@ -45,19 +39,6 @@ def details(solution: Solution, became: Mapping[str, Became]) -> dict[str, dict[
         elif spot.key in candidates:
             found[spot.key] = _candidate(solution, *candidates[spot.key])
     return found
-
-
-def packed(found: Mapping[str, Mapping[str, object]]) -> str:
-    """Returns it as a JSON string of compressed JSON, in which nothing can end a script element.
-
-    A table of columns, sources of one language after the other: gzip looks back 32 kB, so what is alike must lie close.
-    Of two real runs that made 50 kB from 58.
-    """
-    rows = sorted(found.items(), key=lambda row: str(row[1].get("language", "")))
-    fields = dict.fromkeys(name for _, row in rows for name in row)
-    columns = {"key": [key for key, _ in rows], **{name: [row.get(name) for _, row in rows] for name in fields}}
-    squeezed = gzip.compress(json.dumps(columns, separators=(",", ":")).encode(), 9, mtime=0)
-    return json.dumps(base64.b85encode(squeezed).translate(_PLAIN).decode())
 
 
 def _idea(idea: Idea, became: Became | None, parent: str | None) -> dict[str, object]:
@@ -96,12 +77,13 @@ def _candidate(solution: Solution, number: int, candidate: Candidate) -> dict[st
         "round": solution.rounds.get(candidate.id),
         "family": family(trial).name,
         "outcome": trial.outcome.value if trial else "not evaluated",
-        "source": _source(candidate.source),
+        "source": shown_source(candidate.source),
     }
     return {**found, **(_found(trial) if trial else {})}
 
 
-def _source(text: str) -> str:
+def shown_source(text: str) -> str:
+    """Returns a source as it travels with a page: whole, unless no kernel is so long."""
     left_out = len(text) - LONGEST_SOURCE
     return f"{text[:LONGEST_SOURCE]}\n… {left_out:,} more characters are left out here" if left_out > 0 else text
 
@@ -116,7 +98,6 @@ def _found(trial: Trial) -> dict[str, object]:
         facts.append(["roofline", figures.percent(trial.roofline_fraction)])
     if trial.accuracy_class:
         facts.append(["accuracy class", trial.accuracy_class.value])
-    tables = [_speedups(trial), _neighbours(trial), _accuracy(trial), _build(trial), _profile(trial), _stages(trial)]
     return {
         "reasons": [visible(reason) for reason in trial.reasons],
         "reason": clip(first_reason(trial.reasons), 140),
@@ -127,9 +108,21 @@ def _found(trial: Trial) -> dict[str, object]:
         "low": speedup.low if speedup else None,
         "facts": facts,
         "checks": [[visible(one.name), one.passed, visible(one.evidence)] for one in trial.checks],
-        "tables": [one for one in tables if one["rows"]],
+        "tables": tables(trial),
         "log": visible(trial.log),
     }
+
+
+def over(one: Speedup) -> tuple[str, str, str]:
+    """Returns name, figure and small print of a speedup."""
+    interval = f"95%: {one.low:.2f} to {one.high:.2f}"
+    return f"over {one.baseline}", f"{one.ratio:.2f}×", interval if one.faster else f"{interval}, not beyond doubt"
+
+
+def tables(trial: Trial) -> list[Table]:
+    """Returns all figures of a trial, as tables that are not empty."""
+    found = [_speedups(trial), _neighbours(trial), _accuracy(trial), _build(trial), _profile(trial), _stages(trial)]
+    return [one for one in found if one["rows"]]
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

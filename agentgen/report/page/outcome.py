@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from agentgen.records.score import Score
 from agentgen.records.trial import Outcome, Trial
 
 
@@ -47,8 +48,8 @@ _OF: Final = {
 }
 
 
-def family(trial: Trial | None) -> Family:
-    """Returns the family of a candidate by its trial; None: it was not evaluated."""
-    if trial is None:
+def family(found: Trial | Score | None) -> Family:
+    """Returns the family of a candidate by what was found; None: it was not evaluated."""
+    if found is None:
         return OPEN
-    return FASTER if trial.speedup and trial.speedup.faster else _OF[trial.outcome]
+    return FASTER if found.speedup and found.speedup.faster else _OF[found.outcome]

@@ -163,19 +163,10 @@ byId("q").addEventListener("input", (event) => change({ q: event.target.value })
 addEventListener("hashchange", show);
 small.addEventListener("change", pane);
 
-// The choice outlives the page where the browser lets a file keep anything.
-const kept = { get() { try { return localStorage.getItem("agentgen-theme"); } catch { return null; } }, set(value) { try { localStorage.setItem("agentgen-theme", value); } catch { /* then not */ } } };
-if (kept.get()) document.documentElement.dataset.theme = kept.get();
-byId("theme").addEventListener("click", () => {
-  const now = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
-  kept.set(document.documentElement.dataset.theme);
-});
-
 (async () => {
   all = await unpack(JSON.parse(byId("data").textContent));
   const body = document.querySelector("#rows tbody");
-  for (const node of nodes) node.setAttribute("aria-label", said(all, node.dataset.n));
+  for (const node of nodes) { node.setAttribute("role", "treeitem"); node.setAttribute("aria-label", said(all, node.dataset.n)); }
   body.append(...kernelsOf.map((key) => tableRow(all, key)).sort((x, y) => (y.cells[2].dataset.v || 0) - (x.cells[2].dataset.v || 0)));
   show();
   document.documentElement.dataset.ready = "";

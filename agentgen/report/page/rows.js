@@ -1,32 +1,6 @@
 "use strict";
 // What is read out of the page's data: the table of all kernels, and the card at the pointer.
 
-// Base 85, five letters for four bytes.
-const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%/()*+-;,=.?@^_`{|}~";
-
-function plain(text) {
-  const value = new Uint8Array(128), short = (5 - text.length % 5) % 5;
-  [...LETTERS].forEach((letter, n) => { value[letter.charCodeAt(0)] = n; });
-  const whole = text + "~".repeat(short), view = new DataView(new ArrayBuffer(whole.length / 5 * 4));
-  for (let n = 0; n < whole.length; n += 5) {
-    let word = 0;
-    for (let m = 0; m < 5; m++) word = word * 85 + value[whole.charCodeAt(n + m)];
-    view.setUint32(n / 5 * 4, word);
-  }
-  return new Uint8Array(view.buffer, 0, view.byteLength - short);
-}
-
-// Returns one record per key from a table of columns, compressed.
-async function unpack(text) {
-  const bytes = plain(text);
-  const table = JSON.parse(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text());
-  const { key: keys, ...columns } = table, found = {};
-  keys.forEach((key, n) => {
-    found[key] = Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, column[n]]).filter(([, value]) => value !== null));
-  });
-  return found;
-}
-
 // The speedup counts by its lower end, as everywhere.
 function tableRow(all, key) {
   const one = all[key], idea = one.idea ? all[one.idea].title : "–", number = (text, value) => el("td", { class: "num", "data-v": value ?? "" }, text ?? "–");

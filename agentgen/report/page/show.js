@@ -86,13 +86,7 @@ const TABS = {
   source(all, key) {
     const one = all[key];
     if (!one.source) return [el("p", { class: "meta" }, "An idea has no source.")];
-    const copy = el("button", { type: "button", class: "chip" }, "copy");
-    copy.addEventListener("click", async () => {
-      try { await navigator.clipboard.writeText(one.source); copy.textContent = "copied"; } catch { copy.textContent = "the browser does not allow it"; }
-    });
-    const odd = UNSEEN.test(one.source.replace(/[\n\t]/g, ""));
-    return [el("p", { class: "bar" }, copy, ` ${one.source.split("\n").length} lines`,
-      odd ? el("b", { class: "warn" }, " has characters that cannot be seen; they are spelt out here") : ""), listing(one.source)];
+    return whole(one.source);
   },
   checks(all, key) {
     const checks = all[key].checks ?? [];

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from agentgen.records.candidate import Candidate
+from agentgen.records.entry import Step as Link
+from agentgen.records.score import Score
 from agentgen.records.trial import Trial
 from agentgen.report import figures
 from agentgen.report.page.outcome import FAMILIES, Family, family
@@ -18,10 +20,11 @@ from agentgen.report.table import best, first_reason
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel on the way to the best one."""
+    """One kernel on the way to the best one, in words."""
 
     key: str
-    number: int
+    number: int | None
+    """In its run; None: not known."""
     title: str
     category: str
     reasoning: str
@@ -36,7 +39,9 @@ class Step:
     predicted: str
     gain: str
     """Over the step before it that was timed."""
-    share: float = 0.0
+    by: str
+    """Who wrote it, where that is told."""
+    share: float
     """Of the last step's speedup, for a bar."""
 
 
@@ -46,15 +51,24 @@ def chain(solution: Solution) -> tuple[Step, ...]:
     if top is None or top.speedup is None:
         return ()
     numbers = {candidate.id: number for number, candidate in enumerate(solution.candidates, 1)}
+    return told([_link(solution, candidate) for candidate in _lineage(solution, top.candidate)], numbers)
+
+
+def told(links: Sequence[Link], numbers: Mapping[str, int]) -> tuple[Step, ...]:
+    """Returns the steps of a way that is known, and the number that each kernel has in its run."""
+    last = links[-1].score.speedup if links[-1].score else None
     steps: list[Step] = []
-    before: Trial | None = None
-    for candidate in _lineage(solution, top.candidate):
-        trial = solution.trials.get(candidate.id)
-        step = _step(solution, candidate, numbers[candidate.id], trial, before)
-        share = trial.speedup.ratio / top.speedup.ratio if trial and trial.speedup else 0.0
-        steps.append(replace(step, share=min(share, 1.0)))
-        before = trial if trial and trial.speedup else before
+    before: Score | None = None
+    for link in links:
+        steps.append(_step(link, numbers.get(link.candidate), before, last.ratio if last else None))
+        before = link.score if link.score and link.score.speedup else before
     return tuple(steps)
+
+
+def _link(solution: Solution, candidate: Candidate) -> Link:
+    trial, idea = solution.trials.get(candidate.id), solution.ideas.get(candidate.idea or "")
+    score = Score.of(trial) if trial else None
+    return Link(candidate=candidate.id, language=candidate.language, repair=candidate.repair, idea=idea, score=score)
 
 
 def _lineage(solution: Solution, last: str) -> list[Candidate]:
@@ -67,27 +81,26 @@ def _lineage(solution: Solution, last: str) -> list[Candidate]:
     return list(line.values())[::-1]
 
 
-def _step(solution: Solution, candidate: Candidate, number: int, trial: Trial | None, before: Trial | None) -> Step:
-    idea = solution.ideas.get(candidate.idea or "")
-    speedup, earlier = trial.speedup if trial else None, before.speedup if before else None
-    gain = ""
-    if speedup and earlier:
-        gain = f"{speedup.ratio / earlier.ratio:.2f}×"
+def _step(link: Link, number: int | None, before: Score | None, last: float | None) -> Step:
+    idea, score = link.idea, link.score
+    speedup, earlier = score.speedup if score else None, before.speedup if before else None
     return Step(
-        key=candidate_key(candidate.id),
+        key=candidate_key(link.candidate),
         number=number,
         title=idea.title if idea else "A program without an idea in words",
         category=idea.category.value if idea else "",
-        reasoning=idea.reasoning if idea and not candidate.repair else "",
-        language=candidate.language.value,
-        repair=candidate.repair,
-        outcome=trial.outcome.value if trial else "not evaluated",
-        family=family(trial),
-        reason=first_reason(trial.reasons) if trial else "",
-        median=figures.time(trial.timing.median_us if trial and trial.timing else None),
+        reasoning=idea.reasoning if idea and not link.repair else "",
+        language=link.language.value,
+        repair=link.repair,
+        outcome=score.outcome.value if score else "not evaluated",
+        family=family(score),
+        reason=first_reason((score.reason,)) if score and score.reason else "",
+        median=figures.time(score.median_us if score else None),
         speedup=figures.speedup(speedup),
         predicted=f"{idea.predicted_speedup:.2f}×" if idea and idea.predicted_speedup else "",
-        gain=gain,
+        gain=f"{speedup.ratio / earlier.ratio:.2f}×" if speedup and earlier else "",
+        by=link.written_by or "",
+        share=min(speedup.ratio / last, 1.0) if speedup and last else 0.0,
     )
 
 

@@ -1,20 +1,19 @@
 """Hostile text, made harmless to look at: sources, ideas, reasons and logs come from models and candidates.
 
-Escaping for HTML is Jinja2's part. This is about what HTML does not escape: characters that one cannot see, or that
-change the order in which others are seen (bidi controls: "Trojan Source", Boucher and Anderson 2021), terminal escapes,
-and texts without end. `code.js` does the same for sources, which travel untouched so that they can be copied.
+Escaping for HTML is Jinja2's part. This is about what HTML does not escape: characters that one cannot see
+(`report.unseen`), and texts without end. `code.js` does the same for sources, which travel untouched so that they can
+be copied.
 """
 
 from __future__ import annotations
 
-import unicodedata
+import re
+
+from agentgen.report.unseen import UNSEEN
 
 LONGEST_LINE = 6_000
 """Characters; what is left out is counted. A paragraph of reasoning has up to half of that."""
 LONGEST_TEXT = 20_000
-
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-"""Unicode's controls, formats (bidi among them), surrogates, private ones, and separators of lines and paragraphs."""
 
 
 def visible(text: str) -> str:
@@ -34,15 +33,10 @@ def _line(line: str) -> str:
     left_out = len(line) - LONGEST_LINE
     if left_out > 0:
         line = line[:LONGEST_LINE]
-    if not line.isprintable():  # quick, and true of nearly all
-        line = "".join(_character(one) for one in line)
+    line = UNSEEN.sub(_spelt_out, line)
     return f"{line} … {left_out:,} more characters" if left_out > 0 else line
 
 
-def _character(one: str) -> str:
-    if one == "\t" or unicodedata.category(one) not in _UNSEEN:
-        return one
-    code = ord(one)
-    if code < 0x20:
-        return chr(0x2400 + code)  # ␛ and its kin
-    return f"⟨U+{code:04X}⟩"
+def _spelt_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"  # ␛ and its kin
