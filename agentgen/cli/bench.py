@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agentgen.cli.kernel import Asked, evaluate
-from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption, Sandbox
+from agentgen.cli.options import ArithmeticOption, Device, Display, Json, LanguageOption, Sandbox
 from agentgen.config import Layer
 from agentgen.records.run import Effort
 
@@ -20,6 +20,7 @@ def bench(
     language: LanguageOption = None,
     arithmetic: ArithmeticOption = None,
     sandbox: Sandbox = None,
+    display: Display = None,
     json: Json = False,
 ) -> int:
     """Judge one kernel against every baseline.
@@ -28,4 +29,5 @@ def bench(
         reference: KernelBench-style file that states the problem.
     """
     layer = Layer(device=device, arithmetic=arithmetic, sandbox=sandbox)
-    return evaluate(Asked(paths, reference, layer, language, Effort.FULL, timing=True), as_json=json)
+    asked = Asked(paths, reference, layer, language, Effort.FULL, timing=True, display=display)
+    return evaluate(asked, as_json=json)

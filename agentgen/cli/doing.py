@@ -18,7 +18,7 @@ from agentgen.models.roster import split_part
 from agentgen.records import events
 from agentgen.records.machine import Machine
 from agentgen.records.run import Effort, Isolation, Run, RunStatus
-from agentgen.report.live import waiting
+from agentgen.report.live.lines import waiting
 from agentgen.report.solution import Solution, read
 from agentgen.report.table import SHORT_ID, best
 from agentgen.scoring.cases import Inputs, Solve

@@ -14,7 +14,7 @@ from agentgen import config
 from agentgen.cli import baseline as baselines
 from agentgen.cli.answer import answer
 from agentgen.cli.evaluating import Evaluating
-from agentgen.cli.options import Devices, Json, Models, Sandbox
+from agentgen.cli.options import Devices, Display, Json, Models, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput
@@ -67,6 +67,7 @@ def evaluate(
     save: Save = None,
     baseline: BaselineFile = None,
     update_baseline: UpdateBaseline = False,
+    display: Display = None,
     json: Json = False,
 ) -> int:
     """Judge the kernels of a dataset, and solve its problems. What was killed goes on where it was.
@@ -76,7 +77,7 @@ def evaluate(
     """
     if repeat < 1 or not (limit_minutes is None or 0 < limit_minutes < inf):
         raise BadInput("--repeat is at least 1, and --limit-minutes more than 0, and finite")
-    console = screen()
+    console = screen(display)
     settings = config.here(Layer(device=device, sandbox=sandbox))
     places = find_devices(settings.device)
     kind = device_type(places[0])
@@ -84,8 +85,10 @@ def evaluate(
     every = cases.load(dataset, folder)
     kept = baselines.opened(baseline, update=update_baseline, save=save, only=only, dataset=every.name or "")
     chosen = _chosen(every, dataset, only, kind, model or settings.model)
-    console.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
-    evaluating = Evaluating(settings, dataset, folder, places, console, model, only, limit_minutes, fresh)
+    console.meanwhile.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
+    evaluating = Evaluating(
+        settings, dataset, folder, places, console, model, only, limit_minutes, fresh, console.display
+    )
     report, tally = evaluating(chosen, repeat)
     if save:
         batch.save(report, save)

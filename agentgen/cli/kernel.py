@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
+from agentgen.cli.options import DisplayName
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput
@@ -17,6 +18,7 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
 from agentgen.records.trial import Depth, Trial
+from agentgen.report.live.clock import stages
 from agentgen.report.trial import findings, trial_json
 from agentgen.workers.devices import find_device
 
@@ -41,6 +43,7 @@ class Asked:
     language: str | None
     effort: Effort
     timing: bool
+    display: DisplayName | None
     depth: Depth = Depth.JUDGE
     explanations: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the checks are about, where that is asked for."""
@@ -101,19 +104,17 @@ def decide(subject: Subject, asked: Asked, *, as_json: bool) -> int:
 
 def judged(subject: Subject, asked: Asked) -> Judged:
     """Judges a kernel as deep as is asked, with a judge of its own, and shows what was found."""
-    console = screen()
+    console = screen(asked.display)
     problem, candidate, device = subject.problem, subject.candidate, subject.device
     arithmetic = subject.arithmetic
-    console.print(f"{subject.title} ({candidate.language.value}) for {problem.name} in {arithmetic.value} on {device}")
-
-    def on_stage(stage: str) -> None:
-        console.print(f"{stage} …", style="dim")
-
-    with wiring.judge(config.here(asked.layer), problem, device, arithmetic, asked.effort) as judge:
+    title = f"{subject.title} ({candidate.language.value}) for {problem.name} in {arithmetic.value} on {device}"
+    console.meanwhile.print(title)
+    judge = wiring.judge(config.here(asked.layer), problem, device, arithmetic, asked.effort)
+    with judge, stages(console, console.display) as on_stage:
         workload = judge.target(on_stage).workload
-        if workload != problem.main.name:
-            console.print(f"timed at workload {workload!r}: the device has too little memory for main")
         trial = judge.evaluate(candidate, on_stage, timing=asked.timing, depth=asked.depth)
+    if workload != problem.main.name:
+        console.print(f"timed at workload {workload!r}: the device has too little memory for main")
     console.print(findings(trial, all_accuracy=asked.effort is Effort.FULL, explanations=asked.explanations))
     return Judged(trial, workload)
 

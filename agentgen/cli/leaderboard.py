@@ -14,7 +14,7 @@ from agentgen import __version__, config, wiring
 from agentgen.cli.answer import answer, write
 from agentgen.cli.checkout import commit
 from agentgen.cli.kernel import REJECTED, Judged, Subject, judged
-from agentgen.cli.options import Device, Json, Sandbox
+from agentgen.cli.options import Device, Display, Json, Sandbox
 from agentgen.cli.reverify import certificate, require_unchanged, subject_of
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
@@ -117,7 +117,14 @@ def _say(console: Console, broken: Sequence[str]) -> None:
 
 @app.command
 def add(
-    run: str, candidate: str | None = None, /, *, device: Device = None, sandbox: Sandbox = None, json: Json = False
+    run: str,
+    candidate: str | None = None,
+    /,
+    *,
+    device: Device = None,
+    sandbox: Sandbox = None,
+    display: Display = None,
+    json: Json = False,
 ) -> int:
     """Certify a kernel of a run, and enter it where it passes. Ends with 1 where it does not.
 
@@ -131,7 +138,7 @@ def add(
     settings = config.here(layer)
     with wiring.ledger(settings) as ledger:
         way = _way(ledger, found, subject.candidate)
-    result = judged(subject, certificate(layer))
+    result = judged(subject, certificate(layer, display))
     why = _hindrance(subject, result)
     home = None if why else entries.add(_entry(subject, found, way, result), entries.root(settings.results))
     screen().print(f"entered: {home}" if home else f"not entered: {plain(str(why))}", soft_wrap=True)

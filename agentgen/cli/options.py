@@ -11,6 +11,7 @@ ArithmeticName = Literal["fp32", "tf32", "fp16", "bf16"]
 EffortName = Literal["quick", "full"]
 StrategyName = Literal["ideas-tree", "best-first", "best-of-n", "refine"]
 SandboxName = Literal["jail", "docker", "none"]
+DisplayName = Literal["live", "plain", "none"]
 
 Languages = Annotated[
     tuple[LanguageName, ...],
@@ -68,5 +69,12 @@ Wait = Annotated[
 ]
 Force = Annotated[
     bool, Parameter(negative="", show_default=False, help="Take a problem from outside even if it cannot be judged.")
+]
+Display = Annotated[
+    DisplayName | None,
+    Parameter(
+        help="What is seen meanwhile: live, plain lines without colours, or none, only the end. "
+        "[default: live on a terminal, else plain]"
+    ),
 ]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print exactly one JSON object on stdout.")]

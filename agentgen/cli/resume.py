@@ -9,6 +9,7 @@ from agentgen.cli.options import (
     BudgetMinutes,
     BudgetTokens,
     BudgetUsd,
+    Display,
     Json,
     MaxCandidates,
     OtherDevices,
@@ -32,6 +33,7 @@ def resume(
     budget_minutes: BudgetMinutes = None,
     max_candidates: MaxCandidates = None,
     wait: Wait = False,
+    display: Display = None,
     json: Json = False,
 ) -> int:
     """Go on with a run.
@@ -42,7 +44,7 @@ def resume(
     Args:
         run: Id of a run, `latest`, or a run's folder.
     """
-    start_s = time.monotonic()
+    start_s, console = time.monotonic(), screen(display)
     flags = Layer(
         sandbox=sandbox,
         budget_usd=budget_usd,
@@ -54,10 +56,12 @@ def resume(
     with wiring.ledger(settings) as ledger:
         known, settings = wiring.find_run(settings, ledger, run)
         if known.status is RunStatus.DONE:
-            return show(screen(), settings, ledger, known.id, start_s=start_s, as_json=json)
+            return show(console, settings, ledger, known.id, start_s=start_s, as_json=json)
         caps = wiring.given_caps(flags, known.caps)
         roster = priced_models(settings, known.model_copy(update={"caps": caps}))
         if caps != known.caps:
             ledger.set_caps(known.id, caps)
             known = known.model_copy(update={"caps": caps})
-        return carry_out(known, settings, ledger, roster, start_s=start_s, device=device, wait=wait, as_json=json)
+        return carry_out(
+            known, settings, ledger, roster, console, start_s=start_s, device=device, wait=wait, as_json=json
+        )

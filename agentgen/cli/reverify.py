@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
 from agentgen.cli.kernel import REJECTED, Asked, Subject, decide, evaluate, judged
-from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption, Sandbox
+from agentgen.cli.options import ArithmeticOption, Device, Display, DisplayName, Json, LanguageOption, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput, StoreUnavailable
@@ -52,6 +52,7 @@ def reverify(
     language: LanguageOption = None,
     arithmetic: ArithmeticOption = None,
     sandbox: Sandbox = None,
+    display: Display = None,
     json: Json = False,
 ) -> int:
     """Certify one kernel: as bench, then memory and race checkers, a hundred draws, a second measurement.
@@ -63,7 +64,7 @@ def reverify(
         reference: KernelBench-style file that states the problem.
     """
     layer = Layer(device=device, arithmetic=arithmetic, sandbox=sandbox)
-    asked = certificate(layer, paths, reference, language)
+    asked = certificate(layer, display, paths, reference, language)
     if len(paths) != 1 or reference:
         return evaluate(asked, as_json=json)
     folder = Path(expanduser(paths[0]))
@@ -75,10 +76,14 @@ def reverify(
 
 
 def certificate(
-    layer: Layer, paths: tuple[str, ...] = (), reference: Path | None = None, language: str | None = None
+    layer: Layer,
+    display: DisplayName | None,
+    paths: tuple[str, ...] = (),
+    reference: Path | None = None,
+    language: str | None = None,
 ) -> Asked:
     """Returns what is asked of a kernel that is to be certified."""
-    return Asked(paths, reference, layer, language, Effort.FULL, timing=True, depth=Depth.CERTIFY)
+    return Asked(paths, reference, layer, language, Effort.FULL, timing=True, display=display, depth=Depth.CERTIFY)
 
 
 def subject_of(given: str, candidate: str | None, layer: Layer) -> tuple[Subject, Run]:
@@ -123,7 +128,7 @@ def require_unchanged(problem: Problem, layer: Layer) -> None:
 
 def _again(kept: Kept, asked: Asked, *, as_json: bool) -> int:
     """Judges an entry again, notes what it came to, and returns the exit code."""
-    entry, console = kept.entry, screen()
+    entry, console = kept.entry, screen(asked.display)
     require_unchanged(entry.problem, asked.layer)
     kind = entry.trial.machine.device_type
     device = find_device(asked.layer.device or ("cpu" if kind == "cpu" else "cuda:0"))
@@ -134,7 +139,9 @@ def _again(kept: Kept, asked: Asked, *, as_json: bool) -> int:
     first = judged(subject, asked)
     trials = [first.trial]
     if first.workload == entry.problem.main.name and suspect(entry, first.trial):
-        console.print(f"it looks slower: {MORE_GOES} more certificates, each by a judge of its own, are to tell")
+        console.meanwhile.print(
+            f"it looks slower: {MORE_GOES} more certificates, each by a judge of its own, are to tell"
+        )
         trials += [judged(subject, asked).trial for _ in range(MORE_GOES)]
     result = found(entry, trials, first.workload, datetime.now(UTC))
     console.print(f"{result.finding.value}: {plain(result.words)}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 
@@ -14,6 +16,7 @@ from agentgen.cli.options import (
     BudgetTokens,
     BudgetUsd,
     Devices,
+    Display,
     EffortName,
     Force,
     Json,
@@ -24,21 +27,22 @@ from agentgen.cli.options import (
     Strategies,
     Wait,
 )
-from agentgen.cli.screen import screen
+from agentgen.cli.screen import Screen, screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import AgentgenError
 from agentgen.models.mailbox import replies, wait_for_another
 from agentgen.models.roster import Roster
+from agentgen.records import events
 from agentgen.records.run import Capped, Caps, Run, RunStatus
 from agentgen.report.caps import capped_line, spent_line
 from agentgen.report.ideas import ideas_table
-from agentgen.report.live import watching
+from agentgen.report.live.display import Watch, watching
 from agentgen.report.solution import read, solution_json, write_best
 from agentgen.report.table import end_table, verdict
 from agentgen.search.caps import require_prices
 from agentgen.search.elsewhere import won_elsewhere
 from agentgen.search.history import became
-from agentgen.search.loop import run_search
+from agentgen.search.loop import SearchResult, run_search
 from agentgen.search.tree import Tree
 from agentgen.store.ledger import Ledger
 from agentgen.workers.devices import run_devices
@@ -64,6 +68,7 @@ def solve(
     max_candidates: MaxCandidates = None,
     wait: Wait = False,
     force: Force = False,
+    display: Display = None,
     json: Json = False,
 ) -> int:
     """Search for a fast kernel.
@@ -73,7 +78,7 @@ def solve(
         rounds: Rounds of ideas. [default: 2; with --effort full 5]
         effort: How wide and deep to search, and how many baselines to race. [default: quick]
     """
-    start_s = time.monotonic()
+    start_s, console = time.monotonic(), screen(display)
     flags = Layer(
         model=model or None,
         device=device,
@@ -92,10 +97,15 @@ def solve(
     run = wiring.new_run(settings, problem)
     roster = priced_models(settings, run)
     with wiring.ledger(settings) as ledger:
-        if wiring.is_foreign(problem) and not force:
-            wiring.require_admitted(run.problem, run.device, run.arithmetic, "; --force takes it anyway")
+        _require_admitted(problem, run, force=force)
         ledger.create_run(run)
-        return carry_out(run, settings, ledger, roster, start_s=start_s, wait=wait, as_json=json)
+        return carry_out(run, settings, ledger, roster, console, start_s=start_s, wait=wait, as_json=json)
+
+
+def _require_admitted(problem: str, run: Run, *, force: bool) -> None:
+    """Raises BadInput where a problem from outside cannot be judged, unless it is to be taken anyway."""
+    if wiring.is_foreign(problem) and not force:
+        wiring.require_admitted(run.problem, run.device, run.arithmetic, "; --force takes it anyway")
 
 
 def priced_models(settings: Settings, run: Run) -> Roster:
@@ -114,6 +124,7 @@ def carry_out(
     settings: Settings,
     ledger: Ledger,
     roster: Roster,
+    console: Screen,
     *,
     start_s: float,
     device: str | None = None,
@@ -127,6 +138,7 @@ def carry_out(
         settings: under which its files are found.
         ledger: where it is kept.
         roster: models of the run.
+        console: where to show it.
         start_s: when this invocation began, by the monotonic clock.
         device: others than the run's own.
         wait: stay for answers in the mailbox.
@@ -136,29 +148,39 @@ def carry_out(
         KeyboardInterrupt: the run is stopped; a note tells how to resume it.
         AgentgenError: so it is after a failure of machine, store or model.
     """
-    console, places = screen(), run_devices(run, device)
+    places = run_devices(run, device)
     where = ", ".join(places)
-    _announce(console, run, where, roster)
-    mailboxes = wiring.mailboxes(settings, run)
+    _announce(console.meanwhile, run, where, roster)
     won = won_elsewhere(ledger, run)
     try:
         judge = wiring.run_judge(settings, run, places)
-        with wiring.packed(settings, ledger, run), judge:
-            while True:
-                known = replies(mailboxes)
-                with watching(console, f"{run.problem.name} on {where}") as watch:
-                    result = run_search(
-                        ledger.run(run.id), ledger, roster, judge, watch, lambda: time.monotonic() - start_s, won
-                    )
-                if not (wait and result.answers):
-                    break
-                console.print(f"waiting for answers in {', '.join(map(str, mailboxes))} …", style="dim")
-                minutes = run.caps.minutes
-                wait_for_another(mailboxes, known, None if minutes is None else start_s + 60 * minutes)
+        display = watching(console, console.display, f"{run.problem.name} on {where}", run.caps, start_s)
+        with wiring.packed(settings, ledger, run), judge, display as watch:
+
+            def search() -> SearchResult:
+                now = ledger.run(run.id)
+                return run_search(now, ledger, roster, judge, watch, lambda: time.monotonic() - start_s, won)
+
+            minutes = run.caps.minutes
+            until_s = None if minutes is None else start_s + 60 * minutes
+            result = _answered(search, wiring.mailboxes(settings, run), watch, until_s) if wait else search()
     except (KeyboardInterrupt, AgentgenError) as error:
         error.add_note(f"the run is stored; go on with: agentgen resume {run.id}")
         raise
     return show(console, settings, ledger, run.id, start_s=start_s, capped=result.capped, as_json=as_json)
+
+
+def _answered(
+    search: Callable[[], SearchResult], mailboxes: Sequence[Path], watch: Watch, until_s: float | None
+) -> SearchResult:
+    """Searches, and again whenever somebody has answered, until nothing is waited for."""
+    while True:
+        known = replies(mailboxes)
+        result = search()
+        if not result.answers:
+            return result
+        watch(events.AnswersAwaited(tuple(map(str, mailboxes))))
+        wait_for_another(mailboxes, known, until_s)
 
 
 def show(
@@ -209,8 +231,6 @@ def _announce(console: Console, run: Run, where: str, roster: Roster) -> None:
     console.print(f"languages: {', '.join(run.languages)}; model: {', '.join(_named(roster))}")
     if wiring.is_replayed(run):
         console.print("what the model says is recorded; what is measured is live")
-    if run.target is None:
-        console.print("the judge starts: it looks at the device and times the baselines …", style="dim")
 
 
 def _named(roster: Roster) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from rich.console import Console
@@ -27,6 +28,8 @@ class Tally:
         self._total = total
         self._done = 0
         self._failures: list[Exception] = []
+        self.begin: Callable[[str], None] = lambda _: None
+        """Starts a clock."""
 
     def found(self, name: str, verdict: Verdict) -> None:
         """Shows what became of a case."""
@@ -50,8 +53,13 @@ class Tally:
             return WAITING if as_expected(replace(report, failures=[])) else UNEXPECTED
         return 0 if as_expected(report) else UNEXPECTED
 
+    def say_next(self) -> None:
+        """Starts the clock of the cases that are not finished."""
+        self.begin(f"{self._done} of {self._total} done, at the next")
+
     def _say(self, line: str, style: str) -> None:
         self._done += 1
         left = self._total - self._done
         # soft_wrap: a line of a log is a line, however wide.
         self._console.print(Text(f"[{self._done} of {self._total}, {left} left] {line}", style=style), soft_wrap=True)
+        self.say_next()

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from agentgen.cli.answer import answer
 from agentgen.cli.kernel import Asked, evaluate
-from agentgen.cli.options import ArithmeticOption, Device, Json, LanguageOption, Sandbox
+from agentgen.cli.options import ArithmeticOption, Device, Display, Json, LanguageOption, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.records.run import Effort
@@ -26,6 +26,7 @@ def verify(
     sandbox: Sandbox = None,
     timing: Annotated[bool, Parameter(name="--timing", negative="--no-timing")] = True,
     explain: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    display: Display = None,
     json: Json = False,
 ) -> int:
     """Judge one kernel.
@@ -42,5 +43,5 @@ def verify(
             answer({"checks": dict(explanations)})
         return 0
     layer = Layer(device=device, arithmetic=arithmetic, sandbox=sandbox)
-    asked = Asked(paths, reference, layer, language, Effort.QUICK, timing, explanations=explanations)
+    asked = Asked(paths, reference, layer, language, Effort.QUICK, timing, display, explanations=explanations)
     return evaluate(asked, as_json=json)

@@ -10,8 +10,18 @@ from dataclasses import dataclass
 from agentgen.records.candidate import Candidate
 from agentgen.records.chat import ChatRequest
 from agentgen.records.idea import Idea
-from agentgen.records.run import RunStatus
+from agentgen.records.run import Cap, RunStatus
 from agentgen.records.score import Score
+
+
+@dataclass(frozen=True)
+class JudgeStarting:
+    """The judge is started: it looks at the device and times the baselines."""
+
+
+@dataclass(frozen=True)
+class JudgeReady:
+    """It knows the device now."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,31 @@ class SourceAsked:
 
 
 @dataclass(frozen=True)
+class RequestSent:
+    """A model works on a request, which may be asked for the second or third time."""
+
+    request: ChatRequest
+
+
+@dataclass(frozen=True)
+class RequestOver:
+    """It does not any more: it has answered, has failed, or somebody will answer later."""
+
+    request: ChatRequest
+
+
+@dataclass(frozen=True)
+class Used:
+    """What the replies of a run have taken, told where it has caps: at the beginning, and as replies are stored."""
+
+    tokens: int
+    """As the cap counts them: estimated where a reply does not say."""
+    usd: float
+    about: frozenset[Cap]
+    """Those of which a part is estimated, so that the whole is not known."""
+
+
+@dataclass(frozen=True)
 class CandidateWritten:
     """A candidate is in the ledger and will be evaluated."""
 
@@ -55,7 +90,8 @@ class CandidateWritten:
 
 @dataclass(frozen=True)
 class StageStarted:
-    """The judge began a stage (`records.trial.Stage`) of an evaluation, or waits for the device before it ("wait")."""
+    """The judge began a stage (`records.trial.Stage`) of an evaluation; or is opened, or waits for the device, before
+    it."""
 
     candidate_id: str
     stage: str
@@ -95,6 +131,14 @@ class RunWaiting:
 
 
 @dataclass(frozen=True)
+class AnswersAwaited:
+    """The command stays until somebody has answered."""
+
+    folders: tuple[str, ...]
+    """Mailboxes."""
+
+
+@dataclass(frozen=True)
 class RunEnded:
     """The search returned or raised; `WAITING` and `STOPPED` can be resumed."""
 
@@ -102,16 +146,22 @@ class RunEnded:
 
 
 One = (
-    RoundStarted
+    JudgeStarting
+    | JudgeReady
+    | RoundStarted
     | IdeasAsked
     | IdeaProposed
     | SourceAsked
+    | RequestSent
+    | RequestOver
+    | Used
     | CandidateWritten
     | StageStarted
     | TrialDone
     | BranchEnded
     | Enough
     | RunWaiting
+    | AnswersAwaited
     | RunEnded
 )
 """Something that happens by itself."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agentgen.records.run import Cap, Capped
+from agentgen.records.events import Used
+from agentgen.records.run import Cap, Capped, Caps
 from agentgen.store.rows import Spent
 
 _UNITS = {Cap.USD: "USD", Cap.TOKENS: "tokens", Cap.MINUTES: "minutes", Cap.CANDIDATES: "candidates"}
@@ -29,6 +30,24 @@ def spent_line(spent: Spent, candidates: int, minutes: float) -> str:
         f"{candidates} candidates",
     ]
     return f"spent: {', '.join(parts)}"
+
+
+def against(caps: Caps, used: Used | None, candidates: int, minutes: float) -> str:
+    """Returns what was used of each cap that is set, for example `12,300 of 20,000 tokens · 3 of 40 candidates`. Where
+    a part is estimated, the whole is unknown: `unknown (counted as 12,300) of 20,000 tokens`."""
+    parts: list[str] = []
+    for cap, limit, spent in (
+        (Cap.TOKENS, caps.tokens, used and used.tokens),
+        (Cap.USD, caps.usd, used and used.usd),
+        (Cap.MINUTES, caps.minutes, minutes),
+        (Cap.CANDIDATES, caps.candidates, candidates),
+    ):
+        if limit is None:
+            continue
+        known = "unknown" if spent is None else _amount(cap, spent)
+        said = f"unknown (counted as {known})" if used and cap in used.about else known
+        parts.append(f"{said} of {_amount(cap, limit)} {_UNITS[cap]}")
+    return " · ".join(parts)
 
 
 def spent_json(spent: Spent, candidates: int, minutes: float | None) -> dict[str, object]:

@@ -27,6 +27,16 @@ def _four_digits(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
+def clock(seconds: float) -> str:
+    """Returns how long something goes on already: `12 s`, `3:05 min`, `1:02:03 h`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
+
+
 def speedup(found: Speedup | None) -> str:
     """Returns `1.42× [1.38, 1.47]`, the 95% interval in brackets."""
     return NOT_MEASURED if found is None else f"{found.ratio:.2f}× [{found.low:.2f}, {found.high:.2f}]"

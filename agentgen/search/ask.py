@@ -23,7 +23,7 @@ from agentgen.errors import ModelUnavailable, NothingRecorded, PromptRefused, Re
 from agentgen.models.chat import ChatModel
 from agentgen.models.roster import Roster
 from agentgen.records.chat import ChatReply, ChatRequest
-from agentgen.records.events import BranchEnded, Event
+from agentgen.records.events import BranchEnded, Event, RequestOver, RequestSent
 from agentgen.search.caps import Budget, Room
 from agentgen.search.halt import Halt
 from agentgen.search.prompts import render
@@ -136,6 +136,8 @@ class Asker:
         self._answered.add(request.id)
         await model.taken(request)
         self._budget.answered(request, reply)
+        if used := self._budget.used():
+            self._watch(used)
         self._look_again()
         return reply
 
@@ -151,6 +153,7 @@ class Asker:
         self._ledger.add_request(self._run_id, request)
         self._budget.sent(request)
         try:
+            self._watch(RequestSent(request))
             return await model.ask(request)
         except ReplyPending:
             self._budget.waits(request)
@@ -160,6 +163,8 @@ class Asker:
             self._budget.lost(request)
             self._look_again()
             raise
+        finally:
+            self._watch(RequestOver(request))
 
     def _look_again(self) -> None:
         """Wakes the requests that wait for room."""

@@ -31,6 +31,7 @@ from agentgen.errors import BadInput
 from agentgen.models.chat import ChatModel
 from agentgen.models.roster import Roster
 from agentgen.records.chat import ChatReply, ChatRequest, Role
+from agentgen.records.events import Used
 from agentgen.records.run import Cap, Capped, Caps, Run
 from agentgen.store.ledger import Ledger
 from agentgen.store.rows import Letter, letter_of, text_bytes
@@ -150,6 +151,12 @@ class Budget:
     def kept(self, candidate_id: str) -> None:
         """Counts a candidate of the run."""
         self._candidates.add(candidate_id)
+
+    def used(self) -> Used | None:
+        """Returns what stored replies have taken; None for a run without caps, whose earlier replies nobody counts."""
+        if self._caps == Caps():
+            return None
+        return Used(self._spent.tokens, self._spent.usd, frozenset(self._about))
 
     def _count(self, letter: Letter) -> None:
         model = self._roster.chosen(letter.role, letter.id)

@@ -17,15 +17,12 @@ Not covered: two processes on one run.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
-
-import anyio
-from anyio.abc import TaskGroup
 
 from agentgen.errors import StoreUnavailable
 from agentgen.models.roster import Roster
@@ -34,6 +31,7 @@ from agentgen.records.chat import Role
 from agentgen.records.idea import Idea
 from agentgen.records.machine import Target
 from agentgen.records.run import Capped, Run, RunStatus
+from agentgen.search import event_loop
 from agentgen.search.ask import Asker, Missing
 from agentgen.search.caps import Budget
 from agentgen.search.enough import enough
@@ -47,8 +45,6 @@ from agentgen.search.select import leader
 from agentgen.search.strategies import PERSISTENT, STRATEGIES, Growth
 from agentgen.search.tree import Tree
 from agentgen.store.ledger import Ledger
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,7 @@ def run_search(
     ledger.set_status(run.id, RunStatus.OPEN)
     try:
         budget = Budget(run, ledger, roster, elapsed_s or (lambda: time.monotonic() - start_s))
-        result = _plain(partial(_search, run, ledger, roster, budget, judge, watch, won))
+        result = event_loop.run(partial(_search, run, ledger, roster, budget, judge, watch, won))
         ledger.set_status(run.id, result.status)
     except BaseException:
         with suppress(StoreUnavailable):
@@ -116,36 +112,25 @@ def evaluate_pending(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[ev
 
     async def pending() -> int:
         if run.target is None:
-            ledger.set_target(run.id, await judge.target())
+            await _looked_at(run, ledger, judge, watch)
         tree = Tree.read(ledger, run)
         halt = Halt()
         judging = Judging(tree, judge, halt, watch)
         waiting = [node for node in tree.nodes if node.score is None]
-        async with anyio.create_task_group() as group:
+        async with asyncio.TaskGroup() as group:
             for node in waiting:
-                group.start_soon(judging.found, node.round, node.candidate)
+                group.create_task(judging.found(node.round, node.candidate))
         if failure := halt.failure or judging.away:
             raise failure
         return len(waiting)
 
     try:
-        count = _plain(pending)
+        count = event_loop.run(pending)
     except BaseException:
         watch(events.RunEnded(RunStatus.STOPPED))
         raise
     watch(events.RunEnded(RunStatus.WAITING))
     return count
-
-
-def _plain(work: Callable[[], Awaitable[T]]) -> T:
-    """Runs a coroutine to its end; what fails in its tasks is raised as itself, not in a group of one."""
-    try:
-        return anyio.run(work)
-    except BaseExceptionGroup as group:
-        first: BaseException = group
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from None
 
 
 async def _search(
@@ -158,14 +143,22 @@ async def _search(
     won: str,
 ) -> SearchResult:
     """Looks at the device if nobody did, and walks."""
-    target = run.target
-    if target is None:
-        target = await judge.target()
-        ledger.set_target(run.id, target)
+    if used := budget.used():
+        watch(used)
+    target = run.target or await _looked_at(run, ledger, judge, watch)
     halt, tree = Halt(), Tree.read(ledger, run)
     asker = Asker(run.id, ledger, roster, budget, halt, watch)
     judging = Judging(tree, judge, halt, watch)
     return await _Walk(tree, ledger, target, asker, budget, judging, halt, watch, won).advance()
+
+
+async def _looked_at(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[events.Event], None]) -> Target:
+    """Starts the judge, and keeps what it finds out about the problem on this device."""
+    watch(events.JudgeStarting())
+    target = await judge.target()
+    ledger.set_target(run.id, target)
+    watch(events.JudgeReady())
+    return target
 
 
 class _Walk:
@@ -252,20 +245,20 @@ class _Walk:
         """Grows a round to its end; returns whether anything led anywhere."""
         choose = STRATEGIES[self._tree.run.plan.strategy]
         done: dict[Growth, bool] = {}
-        async with anyio.create_task_group() as ways:
+        async with asyncio.TaskGroup() as ways:
             # What leads nowhere makes room for the next best at once, while the ideas of others are pursued.
             while new := [
                 growth
                 for growth in choose(round.before, self._past, [one for one, alive in done.items() if not alive])
                 if growth not in done
             ]:
-                async with anyio.create_task_group() as asked:
+                async with asyncio.TaskGroup() as asked:
                     for growth in new:
-                        asked.start_soon(self._ask, round, growth, done, ways)
+                        asked.create_task(self._ask(round, growth, done, ways))
         self._past += done
         return any(done.values()) or self._tree.run.plan.strategy in PERSISTENT
 
-    async def _ask(self, round: Round, growth: Growth, done: dict[Growth, bool], ways: TaskGroup) -> None:
+    async def _ask(self, round: Round, growth: Growth, done: dict[Growth, bool], ways: asyncio.TaskGroup) -> None:
         """Asks for what a growth begins with, and sends the ideas on their ways; notes whether it leads anywhere."""
         way = Way(round, self._tree, self._asker, self._budget, self._judging)
         if not growth.ideas:
@@ -277,7 +270,7 @@ class _Walk:
             self._tree.add_idea(round.number, idea)
             self._watch(events.IdeaProposed(round.number, idea))
             for language in round.before.run.languages if idea.same_as is None else ():
-                ways.start_soon(way.idea, idea, language)
+                ways.create_task(way.idea(idea, language))
 
     async def _ideas(self, round: Round, growth: Growth) -> Sequence[Idea] | Missing:
         """Returns the ideas on a parent, those marked that repeat a known one."""

@@ -24,6 +24,8 @@ EVALUATE_S = 1800.0
 ADMIT_S = 300.0
 WAIT = "wait"
 """What `on_stage` is told before the first stage where the device is somebody else's for now. It counts in no time."""
+OPEN = "open the judge"
+"""What it is told as the judge's program starts, looks at the device and times the baselines: seconds to minutes."""
 
 
 class LocalJudge:
@@ -57,7 +59,7 @@ class LocalJudge:
         self.close()
 
     def target(self, on_stage: Callable[[str], None] = no_stage) -> Target:
-        """Returns what the judge found out about the problem on this device; tells `on_stage` only of `WAIT`.
+        """Returns what the judge found out about the problem on this device; `on_stage` is told `WAIT` and `OPEN` only.
 
         Raises:
             DeviceNotFound: the device is not on this machine.
@@ -77,8 +79,8 @@ class LocalJudge:
         depth: Depth = Depth.JUDGE,
         then: Candidate | None = None,
     ) -> Trial:
-        """Returns the trial of one candidate; calls `on_stage` with the name of each stage as it starts, and with
-        `WAIT` where another process is at work on the device. The candidate that comes next may be built meanwhile."""
+        """Returns the trial of one candidate; calls `on_stage` with the name of each stage as it starts, before them
+        perhaps with `WAIT` and `OPEN`. The candidate that comes next may be built meanwhile."""
         message = {
             "do": "evaluate",
             "candidate": candidate.model_dump(mode="json"),
@@ -112,6 +114,7 @@ class LocalJudge:
         if self._program is None:
             require_device(self._device)
             with turn(self._device, lambda: on_stage(WAIT)):
+                on_stage(OPEN)
                 return self._open()
         return self._program
 

@@ -8,28 +8,16 @@ from pathlib import Path
 import made_records
 import pytest
 from cli_program import Ended, agentgen_program
+from stored_runs import answer_the_request, stored_run
 
-from agentgen.models.exchange import read_request
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import Role
 from agentgen.records.problem import Arithmetic
-from agentgen.records.run import Plan, Run, RunStatus
+from agentgen.records.run import RunStatus
 from agentgen.records.trial import Outcome, Trial
-from agentgen.store.ledger import Ledger, open_ledger
+from agentgen.store.ledger import open_ledger
 
 SOURCE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass  # µ\n"
-
-
-def stored_run(ledger: Ledger, device: str = "cpu", rounds: int = 1) -> Run:
-    """Stores a run of one idea a round whose device a judge has looked at."""
-    run = made_records.run(
-        id="20261121-120000-abcd",
-        device=device,
-        plan=Plan(rounds=rounds, ideas=1, repairs=0),
-        target=made_records.target(),
-    )
-    ledger.create_run(run)
-    return run
 
 
 def passed(candidate: Candidate) -> Trial:
@@ -47,11 +35,6 @@ def passed(candidate: Candidate) -> Trial:
 
 def resume(folder: Path, *options: str) -> Ended:
     return agentgen_program("resume", "latest", "--json", *options, folder=folder)
-
-
-def answer_the_request(mailbox: Path, role: Role, text: str) -> None:
-    (request,) = (path for path in mailbox.glob("*.request.md") if read_request(path).role is role)
-    request.with_name(request.name.replace(".request.", ".reply.")).write_text(text)
 
 
 def test_a_run_waits_for_its_mailbox_and_ends_with_the_kernel_on_disk(tmp_path: Path) -> None:

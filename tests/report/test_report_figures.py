@@ -56,3 +56,18 @@ def test_a_machine_is_named_with_the_versions_that_move_a_time() -> None:
 def test_dates_are_of_utc_wherever_they_were_written_down() -> None:
     when = datetime(2026, 11, 23, 9, 30, tzinfo=timezone(timedelta(hours=13)))
     assert (figures.day(when), figures.minute(when)) == ("2026-11-22", "2026-11-22 20:30 UTC")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, "0 s"),
+        (59.99, "59 s"),
+        (60, "1:00 min"),
+        (3599.9, "59:59 min"),
+        (3600, "1:00:00 h"),
+        (90_061, "25:01:01 h"),
+    ],
+)
+def test_clocks(seconds: float, shown: str) -> None:
+    assert figures.clock(seconds) == shown

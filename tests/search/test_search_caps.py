@@ -241,3 +241,30 @@ def test_a_larger_share_of_tokens_than_a_third_of_the_bytes_is_learnt(ledger: Le
     capped = stop_of(capped_search(ledger, Dense(), Caps(tokens=40_000)))
     second = asked[1]
     assert capped.next == FRAME_TOKENS + len((second.system + second.prompt).encode()) + OUTPUT
+
+
+def test_what_was_used_is_told_as_it_is_stored_and_once_more_on_resuming(ledger: Ledger) -> None:
+    seen: list[events.Event] = []
+    capped_search(ledger, CountedModel(), Caps(tokens=3 * EACH), watch=seen.append)
+    used = [event for event in seen if isinstance(event, events.Used)]
+    replies = len([exchange for exchange in ledger.exchanges("run-1") if exchange.reply])
+    assert replies > 1
+    assert [event.tokens for event in used] == [nth * EACH for nth in range(replies + 1)]
+    assert used[-1].usd == pytest.approx(replies * EACH / 1e6)
+    assert not used[-1].about
+    again: list[events.Event] = []
+    capped_search(ledger, CountedModel(counts=False), Caps(tokens=10**7), watch=again.append)
+    counted = [event for event in again if isinstance(event, events.Used)]
+    assert counted[0] == used[-1]
+    assert counted[1].about == {Cap.TOKENS, Cap.USD}
+    assert counted[1].tokens > counted[0].tokens
+
+
+def test_a_run_without_caps_tells_of_no_use_and_each_request_has_its_end(ledger: Ledger) -> None:
+    seen: list[events.Event] = []
+    capped_search(ledger, CountedModel(), Caps(), watch=seen.append)
+    assert not [event for event in seen if isinstance(event, events.Used)]
+    sent = [event.request.id for event in seen if isinstance(event, events.RequestSent)]
+    over = [event.request.id for event in seen if isinstance(event, events.RequestOver)]
+    assert len(sent) == len(ledger.exchanges("run-1"))
+    assert sorted(sent) == sorted(over)

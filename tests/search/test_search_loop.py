@@ -39,10 +39,16 @@ def test_events_tell_the_story(ledger: Ledger) -> None:
     (trial,) = ledger.trials("run-1")
     asked, written = (exchange.request for exchange in ledger.exchanges("run-1"))
     assert seen == [
+        events.JudgeStarting(),
+        events.JudgeReady(),
         events.RoundStarted(1),
         events.IdeasAsked(1, asked),
+        events.RequestSent(asked),
+        events.RequestOver(asked),
         events.IdeaProposed(1, idea),
         events.SourceAsked(1, written),
+        events.RequestSent(written),
+        events.RequestOver(written),
         events.CandidateWritten(1, candidate),
         events.StageStarted(candidate.id, "build"),
         events.TrialDone(1, Score.of(trial)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,9 @@ def interrupted(ledger: Ledger, fuse: Fuse) -> None:
     search(ledger, ScriptedModel(answer), ReplayJudge(interrupt=fuse.burn), SHORT, watch=lambda _event: fuse.burn())
 
 
-def test_a_run_interrupted_at_any_step_ends_as_if_it_had_not_been(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_run_interrupted_at_any_step_ends_as_if_it_had_not_been(
+    ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
     search(ledger, ScriptedModel(script), ReplayJudge(), SHORT)
     whole = contents(ledger)
     count = Fuse(1_000_000)
@@ -77,6 +80,9 @@ def test_a_run_interrupted_at_any_step_ends_as_if_it_had_not_been(ledger: Ledger
             assert not held & set(model.answered), "asked twice"
             assert not tried & set(judge.evaluated), "evaluated twice"
             assert contents(other) == whole
+    gc.collect()
+    assert not caplog.records, "asyncio tells of tasks whose exception nobody has seen"
+    assert not recwarn.list, "Python tells of tasks that were not begun"
 
 
 def test_the_judges_machine_failing_stops_the_run(ledger: Ledger) -> None:

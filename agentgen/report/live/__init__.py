@@ -1,0 +1,1 @@
+"""What people see while something goes on."""
