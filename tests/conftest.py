@@ -31,6 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """All of the default tests run in two processes, a file in one of them. Not those that were chosen, of which some
     are timed and some have a GPU to themselves; nor where there is no pytest-xdist, or `-n` says how many."""
+    if hasattr(config, "workerinput"):
+        return  # one of the two, which would start two more, and so on
     given = config.option
     chosen = config.args_source is pytest.Config.ArgsSource.ARGS or given.markexpr or given.keyword
     if chosen or given.slow or given.usepdb or not config.pluginmanager.hasplugin("xdist"):
