@@ -59,7 +59,12 @@ def stored(home: Path) -> tuple[Candidate, Candidate]:
 def test_a_kernel_is_certified_entered_and_judged_again(home: Path) -> None:
     honest, _ = stored(home)
     code, answer = agentgen(home, "leaderboard", "add", "latest", honest.id[:8])
-    assert (code, answer["accepted"], answer["depth"]) == (0, True, "certify")
+    assert (code, answer["accepted"], answer["depth"]) == (0, True, "certify"), answer["reasons"]
+    checks = {check["name"]: check["passed"] for check in answer["checks"]}
+    assert checks["100 draws"] is checks["guard pages"] is True
+    assert checks["memory checker"] is checks["throttling"] is None
+    assert "second measurement" in checks
+    assert answer["timing"]["guests"] == 2
     folder = Path(answer["entry"])
     assert (folder / "kernel.py").read_bytes() == honest.source.encode()
     kept = entries.read(folder)

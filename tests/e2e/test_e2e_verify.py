@@ -9,26 +9,24 @@ from e2e_square import agentgen
 
 
 @pytest.mark.slow
-def test_an_honest_kernel_is_accepted_and_timed(home: Path) -> None:
+def test_an_honest_kernel_is_accepted_and_timed_and_what_it_is_kept_in_is_told(home: Path) -> None:
     code, answer = agentgen(home, "verify", "square", "honest.py", "--device", "cpu")
-    assert code == 0
-    assert answer["accepted"]
-    assert answer["outcome"] == "PASSED"
+    assert (code, answer["accepted"], answer["outcome"]) == (0, True, "PASSED"), answer["reasons"]
     assert answer["timing"]["median_us"] > 0
     assert answer["speedup"]["low"] <= answer["speedup"]["ratio"] <= answer["speedup"]["high"]
     assert answer["roofline_fraction"] > 0
     assert {"accepted", "outcome", "reasons", "checks", "accuracy", "seconds", "machine"} <= answer.keys()
+    kept = answer["checks"][0]
+    assert kept["name"] == "sandbox"
+    assert kept["passed"] is (None if kept["evidence"].startswith("none") else True)
 
 
 @pytest.mark.slow
-def test_what_the_kernel_is_kept_in_is_told_and_can_be_chosen(home: Path) -> None:
+def test_what_the_kernel_is_kept_in_can_be_chosen(home: Path) -> None:
     plain = agentgen(home, "verify", "square", "honest.py", "--device", "cpu", "--no-timing", "--sandbox", "none")[1]
     assert (plain["checks"][0]["name"], plain["checks"][0]["passed"]) == ("sandbox", None)
     assert plain["checks"][0]["evidence"].startswith("none: plain processes; ")
-    usual = agentgen(home, "verify", "square", "honest.py", "--device", "cpu", "--no-timing")[1]
-    assert usual["checks"][0]["name"] == "sandbox"
-    assert usual["checks"][0]["passed"] is (None if usual["checks"][0]["evidence"].startswith("none") else True)
-    assert plain["accepted"] is usual["accepted"] is True
+    assert plain["accepted"] is True
 
 
 @pytest.mark.slow
@@ -50,18 +48,6 @@ def test_bench_races_the_compiled_baselines(home: Path) -> None:
     assert any(name.startswith("torch.compile") for name in names)
     times = [speedup["baseline_us"] for speedup in answer["speedups"]]
     assert times == sorted(times)
-
-
-@pytest.mark.slow
-def test_a_certificate_has_the_checks_of_the_second_depth(home: Path) -> None:
-    code, answer = agentgen(home, "reverify", "square", "honest.py", "--device", "cpu")
-    assert code == 0
-    assert answer["depth"] == "certify"
-    checks = {check["name"]: check["passed"] for check in answer["checks"]}
-    assert checks["100 draws"] is checks["guard pages"] is True
-    assert checks["memory checker"] is checks["throttling"] is None
-    assert "second measurement" in checks
-    assert answer["timing"]["guests"] == 2
 
 
 @pytest.mark.slow

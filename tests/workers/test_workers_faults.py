@@ -36,7 +36,7 @@ from agentgen.workers.local import LocalJudge
 
 judge = LocalJudge(Problem.model_validate_json(sys.argv[1]), "cpu", Arithmetic.FP32, Effort.QUICK)
 candidate = Candidate(source=sys.argv[2], language=Language.CPP)
-judge.evaluate(candidate, lambda stage: stage == "wait" or print(stage, flush=True))
+judge.evaluate(candidate, lambda stage: stage in {"wait", "open the judge"} or print(stage, flush=True))
 """
 
 

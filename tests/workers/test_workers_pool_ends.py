@@ -216,7 +216,7 @@ def test_real_judges_live_as_long_as_the_pool_and_leave_nothing(
 ) -> None:
     """Two on one CPU, which take turns there. The kernel ends a judge with the thread that started it."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    good = [Candidate(source=f"{TORCH_S_OWN}# {number}", language=Language.CPP) for number in range(3)]
+    good = [Candidate(source=f"{TORCH_S_OWN}# {number}", language=Language.CPP) for number in range(2)]
     hangs = [Candidate(source=f"{HANGS}# {number}", language=Language.CPP) for number in range(3)]
     with Pool({"cpu": judge_of(problem()), "cpu again": judge_of(problem())}) as pool:
         for _ in range(2):
