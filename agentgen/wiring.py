@@ -237,8 +237,7 @@ def run_folder(settings: Settings, run: Run) -> Path:
 
 
 def find_run(settings: Settings, ledger: Ledger, given: str) -> tuple[Run, Settings]:
-    """Returns the run that a command line names by `latest`, id, beginning of an id, or its folder, and the settings
-    under which its files are found. What its folder brings along from another machine is merged into the ledger.
+    """Returns the run that `latest`, an id or a folder (which is merged in) names, and settings that find its files.
 
     Raises:
         BadInput: there is none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import made_records
 import pytest
 from entry_records import MACHINE, REFERENCE, entry, problem, refused
 from pydantic import ValidationError
@@ -60,9 +61,7 @@ def race(**change: float) -> Trial:
         (race(low=-1.0), "does not lie within its interval"),
         (entry().trial.model_copy(update={"speedups": entry().trial.speedups[::-1]}), "not over the fastest baseline"),
         (
-            entry().trial.model_copy(
-                update={"timing": entry().trial.timing.model_copy(update={"median_us": 1.0})}  # type: ignore[union-attr]
-            ),
+            entry().trial.model_copy(update={"timing": made_records.timing(1.0, 90.0, 110.0)}),
             "within its quartiles",
         ),
     ],
