@@ -224,11 +224,15 @@ class Judge:
             calls = watch.schedule.calls(call_us)
             if first.seconds > (MOSTLY_CALLS_GATED_S if gated else MOSTLY_CALLS_S) and not (main and gated):
                 break
-        audit = Audit(rig, self.arithmetic, calls, every, findings, wholly=main)
-        result = race(watch, session, raced, quiet_us, call_us, audit, strange=main)
-        gross = [1e6 * window.seconds for window in result.windows]
-        guest_us = [1e6 * (window.claim.seconds or 0.0) for window in result.windows]
-        tripwires.clocks_agree(findings, guest_us, gross, 0.0 if gated else tripwires.COMMAND_US)
+        around_us = 0.0 if gated else tripwires.COMMAND_US
+        for again in (False, True):
+            audit = Audit(rig, self.arithmetic, calls, every, findings, wholly=main)
+            result = race(watch, session, raced, quiet_us, call_us, audit, strange=main)
+            gross = [1e6 * window.seconds for window in result.windows]
+            guest_us = [1e6 * (window.claim.seconds or 0.0) for window in result.windows]
+            if again or not tripwires.held_up(guest_us, gross, around_us):
+                tripwires.clocks_agree(findings, guest_us, gross, around_us, again=again)
+                break
         tripwires.ends_with_window(findings, [w.tail_s for w in result.windows], [w.seconds for w in result.windows])
         tripwires.above_floor(findings, result.median_us, self._floor_us(rig), min(quiet_us.values()))
         # A GPU's instruments see one round, and their time must agree; at a neighbour speed is no claim.

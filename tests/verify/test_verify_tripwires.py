@@ -54,6 +54,17 @@ def test_a_command_may_take_its_time_on_a_cpu() -> None:
     assert "+30.0%" in caught(tripwires.clocks_agree, [6500.0], [5000.0], tripwires.COMMAND_US)
 
 
+def test_windows_that_were_all_held_up_are_raced_again_and_the_line_says_so() -> None:
+    """As on an H200: 71% below in the median, 33% at the least."""
+    judged, guest = [1000.0] * 5, [290.0, 250.0, 310.0, 671.0, 280.0]
+    assert tripwires.held_up(guest, judged)
+    assert not tripwires.held_up([*guest[:4], 950.0], judged)
+    assert not tripwires.held_up([1500.0] * 5, judged)
+    assert not tripwires.held_up([800.0] * 5, judged, around_us=150.0)
+    assert "the race before was held up" in looked(tripwires.clocks_agree, judged, judged, again=True).evidence
+    assert "of each of two races" in caught(tripwires.clocks_agree, [500.0] * 5, judged, again=True)
+
+
 # ---- work ends with the window ---------------------------------------------------------------------------------------
 
 
