@@ -117,6 +117,9 @@ def evaluate_pending(run: Run, ledger: Ledger, judge: Judge, watch: Callable[[ev
         halt = Halt()
         judging = Judging(tree, judge, halt, watch)
         waiting = [node for node in tree.nodes if node.score is None]
+        rounds = sorted({node.round for node in waiting})
+        if told := [events.IdeaProposed(number, idea) for number in rounds for idea in tree.ideas_of(number)]:
+            watch(events.Recalled(tuple(told)))  # whose code it is
         async with asyncio.TaskGroup() as group:
             for node in waiting:
                 group.create_task(judging.found(node.round, node.candidate))

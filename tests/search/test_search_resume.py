@@ -213,6 +213,10 @@ def test_pending_candidates_are_judged_elsewhere_and_nobody_is_asked(ledger: Led
         judge, events_seen = ReplayJudge(), list[events.Event]()
         count = evaluate_pending(ledger.run("run-1"), ledger, judge, events_seen.append)
         assert count == result.evaluations == judge.calls > 0
+        recalled = [event for event in events_seen if isinstance(event, events.Recalled)]
+        ideas = {one.idea.id for event in recalled for one in event.told if isinstance(one, events.IdeaProposed)}
+        written = [event.candidate for event in events_seen if isinstance(event, events.CandidateWritten)]
+        assert {candidate.idea for candidate in written} <= ideas, "a line for each says which idea it is of"
         assert evaluate_pending(ledger.run("run-1"), ledger, judge, lambda _event: None) == 0
     assert told(ledger) == whole
 
