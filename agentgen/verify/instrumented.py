@@ -18,6 +18,7 @@ from agentgen.sandbox.perf import PERIOD_NS
 from agentgen.verify.checks import native, own_work, processor, state
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.checks.kernels import own_kernels
+from agentgen.verify.checks.tripwires import busier
 from agentgen.verify.claims import Claim, KernelClaim
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
@@ -31,6 +32,7 @@ RECORDED_S = 0.1
 MOST_WINDOWS = 5
 LONG = 2.0
 """Times a plain call: instruments make one on a CPU hardly longer."""
+MOST_GUESTS = 3
 MOST_KERNELS = 12
 _NAME_CHARACTERS = 200
 
@@ -110,6 +112,19 @@ def quickest(first: Window, long_us: float, again: Callable[[], Window]) -> Wind
         if best[1] <= long_us:
             break
         best = min(best, again(), key=lambda window: window[1])
+    return best
+
+
+def tuned_as_timed(first: Instrumented, timed_us: float, again: Callable[[], Instrumented]) -> Instrumented:
+    """Returns what a GPU's instrumented guest showed, or where its calls took longer than timed ones may, what the
+    quickest of several did: every guest tunes for itself, and each is audited. (Of an honest swiglu whose autotuner has
+    six configurations the kernel ran for 2461 us under instruments and for 1854 us when timed.)"""
+    best = first
+    for _ in range(MOST_GUESTS - 1):
+        if best.call_us is None or not busier(best.call_us, timed_us, wall=False):
+            break
+        other = again()
+        best = best if other.call_us is None or other.call_us > best.call_us else other
     return best
 
 

@@ -6,7 +6,15 @@ import pytest
 
 from agentgen.records.trial import KernelProfile
 from agentgen.verify.claims import Claim, KernelClaim
-from agentgen.verify.instrumented import MOST_KERNELS, MOST_WINDOWS, profile, quickest
+from agentgen.verify.instrumented import (
+    MOST_GUESTS,
+    MOST_KERNELS,
+    MOST_WINDOWS,
+    Instrumented,
+    profile,
+    quickest,
+    tuned_as_timed,
+)
 
 
 def test_a_profile_is_per_call_and_the_longest_kernel_comes_first() -> None:
@@ -48,3 +56,23 @@ def test_a_long_window_is_measured_again_until_one_is_not(times: Sequence[float]
     assert quickest(next(windows), 20.0, lambda: next(windows))[1] == found
     assert len(times) == measured
     assert not list(windows), "as many as were needed"
+
+
+@pytest.mark.parametrize(
+    ("calls_us", "found_us", "audited"),
+    [
+        ([1900.0], 1900.0, 1),
+        ([2461.0, 1860.0], 1860.0, 2),
+        ([2461.0, 2900.0, 2400.0], 2400.0, MOST_GUESTS),
+        ([2461.0, None, 2500.0], 2461.0, MOST_GUESTS),
+        ([None], None, 1),
+    ],
+)
+def test_who_tuned_otherwise_under_instruments_is_audited_again(
+    calls_us: Sequence[float | None], found_us: float | None, audited: int
+) -> None:
+    """What is left is compared by "instruments agree" as ever: a cheat is slower in every guest."""
+    guests = (Instrumented(us, 0.0) for us in calls_us)
+    assert tuned_as_timed(next(guests), 1854.0, lambda: next(guests)).call_us == found_us
+    assert len(calls_us) == audited
+    assert not list(guests), "as many as were needed"

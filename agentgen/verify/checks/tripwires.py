@@ -187,13 +187,22 @@ def instruments_agree(
     """
     if instrumented_us is None:
         return NotGated("no record of kernels: this GPU has no CUPTI")
-    ratio, slack_us = (WALL_RATIO, WALL_US) if wall else (BUSY_RATIO, BUSY_US)
     seen = f"{instrumented_us:.1f} us a call under instruments, {median_us:.1f} us when timed"
-    if instrumented_us > (1 + ratio) * median_us + slack_us:
-        if words := waited(*worked, ratio, slack_us):
+    if busier(instrumented_us, median_us, wall=wall):
+        if words := waited(*worked, *_allowance(wall)):
             return NotGated(f"{seen}; {words}")
         raise Rejected(Outcome.CHEATED, f"it does less when it is timed: {seen}")
     return f"{'it took' if wall else 'its kernels ran for'} {seen}"
+
+
+def busier(instrumented_us: float, median_us: float, *, wall: bool) -> bool:
+    """Whether a call took longer under instruments than one that is timed may."""
+    ratio, slack_us = _allowance(wall)
+    return instrumented_us > (1 + ratio) * median_us + slack_us
+
+
+def _allowance(wall: bool) -> tuple[float, float]:
+    return (WALL_RATIO, WALL_US) if wall else (BUSY_RATIO, BUSY_US)
 
 
 def longer(call_us: float, raced_us: float) -> bool:
