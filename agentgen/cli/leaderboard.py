@@ -19,6 +19,7 @@ from agentgen.cli.reverify import certificate, require_unchanged, subject_of
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput
+from agentgen.models.mailbox import ANONYMOUS
 from agentgen.records.candidate import Candidate
 from agentgen.records.entry import Entry, Origin, Step
 from agentgen.records.run import Run
@@ -121,6 +122,7 @@ def add(
     candidate: str | None = None,
     /,
     *,
+    model: str | None = None,
     device: Device = None,
     sandbox: Sandbox = None,
     display: Display = None,
@@ -131,13 +133,14 @@ def add(
     Args:
         run: Id of a run, `latest`, or a run's folder.
         candidate: Beginning of a kernel's id. [default: the best one of the run]
+        model: Who answered in the mailbox, where the replies do not say.
     """
     layer = Layer(device=device, sandbox=sandbox)
     subject, found = subject_of(run, candidate, layer)
     require_unchanged(subject.problem, layer)
     settings = config.here(layer)
     with wiring.ledger(settings) as ledger:
-        way = _way(ledger, found, subject.candidate)
+        way = named(_way(ledger, found, subject.candidate), model)
     result = judged(subject, certificate(layer, display))
     why = _hindrance(subject, result)
     home = None if why else entries.add(_entry(subject, found, way, result), entries.root(settings.results))
@@ -159,6 +162,17 @@ def _way(ledger: Ledger, run: Run, candidate: Candidate) -> tuple[Step, ...]:
     if node is None or author(candidate, exchanges) is None:
         raise BadInput(f"no model's reply in run {run.id} holds {candidate.id}: only the search enters kernels")
     return chain(tree, node, exchanges)
+
+
+def named(way: Sequence[Step], model: str | None) -> tuple[Step, ...]:
+    """Returns the way with a name for whoever answered without one."""
+
+    def name(by: str | None) -> str | None:
+        return model or by if by == ANONYMOUS else by
+
+    return tuple(
+        step.model_copy(update={"idea_by": name(step.idea_by), "written_by": name(step.written_by)}) for step in way
+    )
 
 
 def _hindrance(subject: Subject, result: Judged) -> str | None:

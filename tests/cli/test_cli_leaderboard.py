@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from entry_records import MACHINE, REFERENCE, again, entry, problem
 
+from agentgen.cli.leaderboard import named
 from agentgen.cli.main import run
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import ChatReply, ChatRequest, Role
@@ -205,6 +206,15 @@ def test_only_kernels_of_a_run_that_a_model_wrote_are_entered(home: Path, capsys
     said = refused(capsys, "leaderboard", "add", "latest", forged[:8])
     assert f"no model's reply in run 20261122-120000-abcd holds {forged}: only the search enters kernels" in said
     assert not list(home.glob("results/kernels/*"))
+
+
+def test_who_answered_a_mailbox_without_a_name_can_be_named() -> None:
+    (step,) = entry().chain
+    unnamed = step.model_copy(update={"idea_by": "mailbox", "written_by": "mailbox"})
+    assert named([unnamed], None) == (unnamed,)
+    (told,) = named([unnamed], "a model")
+    assert (told.idea_by, told.written_by) == ("a model", "a model")
+    assert named([step], "a model") == (step,), "who has a name keeps it"
 
 
 def test_a_kernel_for_another_problem_of_that_name_is_not_entered(
