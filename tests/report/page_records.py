@@ -128,11 +128,10 @@ def _line(n: int, row: int) -> str:
 
 
 def recorded(count: int) -> Solution:
-    """A search whose kernels are the first ones in the repository's recordings, those for a GPU before others: as
-    large, and as much alike and not, as models write them. 41 are in CUDA."""
-    files = sorted(PROBLEMS.glob("*/recording/*.reply.md"), key=lambda file: (_language(file), str(file)))
-    found = [re.findall(r"```python\n(.*?)```", file.read_text(), re.DOTALL) for file in files]
-    sources = [blocks[-1] for blocks in found if blocks][:count]
+    """A search whose kernels are those of recordings of four problems, half in CUDA and half in Triton: as large, and as
+    much alike and not, as models write them."""
+    half = count // 2
+    sources = [*_sources("cuda")[:half], *_sources("triton")[: count - half]]
     of = large(count, lines=10)
     candidates = [candidate(source, one) for source, one in zip(sources, of.ideas.values(), strict=True)]
     trials = [
@@ -141,5 +140,8 @@ def recorded(count: int) -> Solution:
     return solution(list(of.ideas.values()), candidates, trials)
 
 
-def _language(file: Path) -> int:
-    return next((n for n, name in enumerate(("-cuda-", "-triton-")) if name in file.name), 2)
+def _sources(language: str) -> list[str]:
+    folders = [PROBLEMS / name / "recording" for name in ("layernorm", "softmax", "conv2d_relu_maxpool", "conv2d")]
+    files = [file for folder in folders for file in sorted(folder.glob(f"*-{language}-*.reply.md"))]
+    found = [re.findall(r"```python\n(.*?)```", file.read_text(), re.DOTALL) for file in files]
+    return [blocks[-1] for blocks in found if blocks]
