@@ -128,8 +128,8 @@ def _line(n: int, row: int) -> str:
 
 
 def recorded(count: int) -> Solution:
-    """A search whose kernels are those of recordings of four problems, half in CUDA and half in Triton: as large, and as
-    much alike and not, as models write them."""
+    """A search whose kernels are of four problems' recordings, half in CUDA and half in Triton: as large, and as much
+    alike and not, as models write them."""
     half = count // 2
     sources = [*_sources("cuda")[:half], *_sources("triton")[: count - half]]
     of = large(count, lines=10)
