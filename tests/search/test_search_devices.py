@@ -84,7 +84,8 @@ def test_over_several_devices_grows_the_tree_that_one_would(
     assert trees(ledger) == whole
     judged = [one for device in devices.values() for one in device.evaluated.elements()]
     assert len(judged) == len(set(judged)) == len(ledger.candidates("run-1"))
-    assert all(device.evaluated for device in devices.values()), "each had its part"
+    # Not each of three: on a busy machine two of them were through with all before the third had begun.
+    assert sum(bool(device.evaluated) for device in devices.values()) > 1, "several had their part"
 
 
 def test_a_slow_candidate_holds_up_nobody_not_even_repairs(ledger: Ledger) -> None:
