@@ -44,7 +44,7 @@ TOGETHER = {
     ("other processes", "own work: processor time"): "cpp/child_borrows_library",
     ("instruments agree", "own work: processor time"): "cpp/honest_where_a_caller_records",
 }
-ATTEMPTS = 3
+ATTEMPTS = 5
 GUESTS_OWN = {"global state"}
 """Looked at in the guest, in every window: `test_what_the_guest_looks_at_itself`."""
 REPORTS = {"baseline undisturbed", "second measurement", "throttling"}
@@ -81,7 +81,13 @@ MUTANTS = {cheat: (name,) for name, cheat in ALONE.items()} | {cheat: group for 
 def test_without_it_a_cheat_gets_through(judges: Bank, cheat: str) -> None:
     case, off = CASES[cheat], MUTANTS[cheat]
     # Other checks may refuse it for a busy machine's sake: let through once is let through.
-    assert any(verdict(judges.of(case), case, off=["screen", *off]).accepted for _ in range(ATTEMPTS))
+    refused: list[tuple[str, ...]] = []
+    while len(refused) < ATTEMPTS:
+        trial = verdict(judges.of(case), case, off=["screen", *off])
+        if trial.accepted:
+            return
+        refused.append(trial.reasons)
+    pytest.fail(f"refused all the same: {refused}")
     if others := off[1:]:
         alone = verdict(judges.of(case), case, off=["screen", *others])
         assert not alone.accepted
