@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentgen.errors import BadInput
-from agentgen.records.problem import Arithmetic
+from agentgen.records.problem import Arithmetic, DeviceType
 from agentgen.scoring import cases
 from agentgen.scoring.cases import Solve, Subject
 from agentgen.store import catalog
@@ -33,11 +33,11 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_smoke_test_has_both_kinds_of_cases_and_every_verdict_that_is_due() -> None:
-    smoke = cases.load(EVALS / "smoke.yaml")
-    assert {type(case.inputs) for case in smoke.cases} == {Solve, Subject}
-    assert len(cases.on_device(smoke, "cpu").cases) == len(smoke.cases)
-    due = [case.expected_output for case in smoke.cases]
+@pytest.mark.parametrize("device_type", ["cpu", "cuda"])
+def test_the_smoke_test_has_both_kinds_of_cases_and_every_verdict_that_is_due(device_type: DeviceType) -> None:
+    smoke = cases.on_device(cases.load(EVALS / "smoke.yaml"), device_type).cases
+    assert {type(case.inputs) for case in smoke} == {Solve, Subject}
+    due = [case.expected_output for case in smoke]
     assert {verdict.accepted for verdict in due if verdict} == {True, False}
     assert all(due)
 
