@@ -167,7 +167,8 @@ class Place:
         """Runs `agentgen eval` against the baseline."""
         program = "from agentgen.cli.main import main; main()"
         command = [sys.executable, "-c", program, "eval", "planted.yaml", "--device", self.device, "--json"]
-        variables = {**os.environ, "PYTHONPATH": str(Path(agentgen.__file__).parents[1])}
+        path = os.pathsep.join([str(Path(agentgen.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        variables = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(
             [*command, "--baseline", "baseline.json", *options],
             cwd=self.folder,
