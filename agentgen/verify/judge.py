@@ -228,12 +228,14 @@ class Judge:
         for again in (False, True):
             audit = Audit(rig, self.arithmetic, calls, every, findings, wholly=main)
             result = race(watch, session, raced, quiet_us, call_us, audit, strange=main)
-            gross = [1e6 * window.seconds for window in result.windows]
+            lengths = [window.seconds for window in result.windows]
+            tails = [window.tail_s for window in result.windows]
+            gross = [1e6 * length for length in lengths]
             guest_us = [1e6 * (window.claim.seconds or 0.0) for window in result.windows]
-            if again or not tripwires.held_up(guest_us, gross, around_us):
-                tripwires.clocks_agree(findings, guest_us, gross, around_us, again=again)
+            if again or not (tripwires.held_up(guest_us, gross, around_us) or tripwires.ran_over(tails, lengths)):
                 break
-        tripwires.ends_with_window(findings, [w.tail_s for w in result.windows], [w.seconds for w in result.windows])
+        tripwires.clocks_agree(findings, guest_us, gross, around_us, again=again)
+        tripwires.ends_with_window(findings, tails, lengths, again=again)
         tripwires.above_floor(findings, result.median_us, self._floor_us(rig), min(quiet_us.values()))
         # A GPU's instruments see one round, and their time must agree; at a neighbour speed is no claim.
         if main and not gated and calls > rig.sets:

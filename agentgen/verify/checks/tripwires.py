@@ -60,7 +60,7 @@ def clocks_agree(
     """
     ratios = [guest / judge for guest, judge in zip(guest_us, judge_us, strict=True)]
     off, most = median(ratios) - 1, max(ratios) - 1
-    races = " of each of two races" if again else ""
+    races = " of the second of two races" if again else ""
     if off > CLOCKS_AGREE or held_up(guest_us, judge_us, around_us):
         raise Rejected(
             Outcome.CHEATED,
@@ -71,23 +71,39 @@ def clocks_agree(
     return f"the guest's own clock differs by {off:+.1%} over {len(ratios)} windows; 10% is allowed{after}"
 
 
+def ran_over(tails_s: Sequence[float], windows_s: Sequence[float]) -> bool:
+    """Whether the device was busy for longer after the marks than answers take, in the median: asked for a second race.
+
+    On an H200 an honest affine was so for 5.4 ms in windows of 3 ms, five at a neighbouring shape, while processes
+    began and ended on the GPU beside it.
+    """
+    return median(tails_s) > TAIL_S + 0.1 * median(windows_s)
+
+
 @check("work ends with the window")
-def ends_with_window(tails_s: Sequence[float], windows_s: Sequence[float]) -> str | NotGated:
+def ends_with_window(tails_s: Sequence[float], windows_s: Sequence[float], *, again: bool = False) -> str | NotGated:
     """Catches work on other streams or threads of the GPU that goes on when the last call is marked as done: after the
     mark the guest waits for its whole device, and the judge times that.
 
     Does not catch: a guest that answers without waiting. What it left undone is missing in the outputs, and what it
     leaves running slows the baseline ("baseline undisturbed").
+
+    Args:
+        tails_s: From the mark until the answer, of each window.
+        windows_s: How long the windows were.
+        again: Whether this is a second race, after one that was held up.
     """
     if not any(tails_s):
         return NotGated("not measured on a CPU: there the clock stops at the answer, and the guest is stopped after it")
-    tail, window = median(tails_s), median(windows_s)
-    if tail > TAIL_S + 0.1 * window:
+    tail, window = 1e3 * median(tails_s), 1e3 * median(windows_s)
+    if ran_over(tails_s, windows_s):
+        races = ", in the second of two races" if again else ""
         raise Rejected(
             Outcome.CHEATED,
-            f"the device was busy for {1e3 * tail:.2f} ms after the mark of a window of {1e3 * window:.2f} ms",
+            f"the device was busy for {tail:.2f} ms after the mark of a window of {window:.2f} ms{races}",
         )
-    return f"idle {1e3 * tail:.2f} ms after the mark, the answer included"
+    after = "; the race before was held up" if again else ""
+    return f"idle {tail:.2f} ms after the mark, the answer included{after}"
 
 
 @check("baseline undisturbed")
