@@ -40,7 +40,7 @@ class Schedule:
 
 GPU = Schedule(window_s=6e-3, pairs=21, max_calls=200, race_s=1.0)
 """The gate is right to 0.2% in 4 ms; 200 calls of up to 4 launches stay under the queue's 1,000."""
-CPU = Schedule(window_s=60e-3, pairs=11, max_calls=20_000, race_s=3.0)
+CPU = Schedule(window_s=60e-3, pairs=9, max_calls=20_000, race_s=3.0)
 """A command and its answer take 0.5-1 ms, 2% of 60 ms; a call from Python takes 3 us and more."""
 NEAR_GPU = replace(GPU, window_s=3e-3, pairs=5, race_s=0.3)
 NEAR_CPU = replace(CPU, window_s=20e-3, pairs=5, race_s=1.0)

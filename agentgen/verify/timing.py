@@ -30,7 +30,7 @@ from agentgen.verify.stopwatch import FEWEST_PAIRS, Stopwatch, net_us
 COPY_EVERY = 3
 BEHIND = 0.9
 """A race is lost where each baseline takes less of the candidate's time in so many pairs of windows that chance would
-do that to one in 28: five of 5, seven of 8, nine of 11."""
+do that to one in 28: five of 5, seven of 8, eight of 9, nine of 11."""
 ENOUGH_PAIRS = 9
 """From here on a race ends once its ratios are known well enough."""
 WELL_KNOWN = 0.0025
