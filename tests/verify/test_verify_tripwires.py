@@ -107,6 +107,15 @@ def test_a_baseline_that_was_slowed() -> None:
     )
 
 
+def test_a_baseline_that_seems_slowed_is_raced_again_and_the_line_says_so() -> None:
+    """As on an H200: an honest kernel, while something held up both GPUs of the machine."""
+    slowed, usual, quiet = {"eager": [1892.8]}, {"eager": [1240.0]}, {"eager": 1237.5}
+    assert tripwires.disturbed(slowed, quiet) == "eager"
+    assert tripwires.disturbed(usual, quiet) is None
+    assert "held up" in looked(tripwires.undisturbed, usual, quiet, shared=False, again=True).evidence
+    assert "in the second of two races" in caught(tripwires.undisturbed, slowed, quiet, shared=False, again=True)
+
+
 # ---- byte floor, instruments -----------------------------------------------------------------------------------------
 
 

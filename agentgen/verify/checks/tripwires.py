@@ -106,25 +106,40 @@ def ends_with_window(tails_s: Sequence[float], windows_s: Sequence[float], *, ag
     return f"idle {tail:.2f} ms after the mark, the answer included{after}"
 
 
+def disturbed(raced_us: Mapping[str, Sequence[float]], quiet_us: Mapping[str, float]) -> str | None:
+    """Returns a baseline that was slower beside the guest than it may be, if any: asked for a second race.
+
+    On an H200 eager took 1893 us beside an honest conv2d_relu_maxpool, and 1238 us before it, while windows on the GPU
+    beside it were up to 13% and three times their length off.
+    """
+    slower = (name for name, us in raced_us.items() if median(us) > (1 + QUIET_RATIO) * quiet_us[name] + QUIET_US)
+    return next(slower, None)
+
+
 @check("baseline undisturbed")
 def undisturbed(
-    raced_us: Mapping[str, Sequence[float]], quiet_us: Mapping[str, float], *, shared: bool
+    raced_us: Mapping[str, Sequence[float]], quiet_us: Mapping[str, float], *, shared: bool, again: bool = False
 ) -> str | NotGated:
     """Catches a guest that slows what it races: a kernel left running, a cache set aside, memory or power taken. Each
     baseline must be as fast beside the guest as before any guest existed.
 
     Does not catch: less than 10% and 1 us. Reported on a CPU (`shared`), which anybody may use.
+
+    Args:
+        raced_us: Of the windows of each baseline, beside the guest.
+        quiet_us: Of each before.
+        shared: Whether others use the device, too.
+        again: Whether this is a second race, after one that was held up.
     """
-    worst = 0.0
-    for name, samples in raced_us.items():
-        beside = median(samples)
-        worst = max(worst, beside / quiet_us[name] - 1)
-        if not shared and beside > (1 + QUIET_RATIO) * quiet_us[name] + QUIET_US:
-            raise Rejected(
-                Outcome.CHEATED,
-                f"{name} took {beside:.1f} us beside this guest, {quiet_us[name]:.1f} us before it",
-            )
-    seen = f"at most {worst:.1%} slower beside the guest than before any existed"
+    if not shared and (name := disturbed(raced_us, quiet_us)):
+        races = ", in the second of two races" if again else ""
+        raise Rejected(
+            Outcome.CHEATED,
+            f"{name} took {median(raced_us[name]):.1f} us beside this guest, {quiet_us[name]:.1f} us before it{races}",
+        )
+    worst = max(0.0, *(median(samples) / quiet_us[name] - 1 for name, samples in raced_us.items()))
+    after = "; the race before was held up" if again else ""
+    seen = f"at most {worst:.1%} slower beside the guest than before any existed{after}"
     return NotGated(f"reported: {seen}") if shared and worst > SHARED_RATIO else seen
 
 
