@@ -57,6 +57,10 @@ ILL_CONDITIONED = 1e-2
 PLAINLY = 50.0
 """An error of so many floors is that of a lesser arithmetic: TF32's 2e-4 is a hundred of fp32's."""
 
+ROUNDED = 0.2
+"""Relative L2 error that rounding the outputs alone makes, in ulps of their dtype (0.21 for normal values): BF16's
+1.7e-3 is above TF32's floor, and no class above BF16 is worth asking about."""
+
 MANY = 64
 """Elements after which no rounding at all is no coincidence."""
 
@@ -82,6 +86,8 @@ class Pool:
     _oracle_not_finite: int = 0
     _not_zero: int = 0
     _wide: bool = False
+    _output_eps: float = math.inf
+    """Of the outputs' dtypes the finest."""
 
     def add(self, out: torch.Tensor, oracle: torch.Tensor, by_torch: torch.Tensor, moved: Sequence[Moved] = ()) -> None:
         """Adds one output of one draw.
@@ -104,6 +110,7 @@ class Pool:
                 self._worst = dict.fromkeys(CLASSES, math.inf)
             self._norm += 1.0
             return
+        self._output_eps = min(self._output_eps, torch.finfo(by_torch.dtype).eps)
         if by_torch.dtype is torch.float64:  # the oracle is torch's own answer, and says nothing of exactness
             self.must_be_exact, self._wide = False, True
         if not moved:
@@ -212,7 +219,8 @@ class Pool:
         if self._oracle_not_finite or not all(map(math.isfinite, sums)) or self.problems():
             return False
         better = self._classes[: self._classes.index(self.reached)] if self.reached else ()
-        return all((self._relative(self._error) or 0.0) > PLAINLY * FLOOR[one] for one in better)
+        error, rounded = self._relative(self._error) or 0.0, ROUNDED * self._output_eps
+        return all(FLOOR[one] < rounded or error > PLAINLY * FLOOR[one] for one in better)
 
     @property
     def element_limit(self) -> float:

@@ -341,6 +341,16 @@ def test_what_passes_narrowly_passes_with_all_that_is_known(arithmetic: Arithmet
     assert seen == {True, False} or kind == "cancelling"
 
 
+@pytest.mark.parametrize(("dtype", "enough"), [(torch.bfloat16, True), (torch.float32, False)])
+def test_of_outputs_that_are_rounded_to_bf16_nobody_asks_for_a_better_class(dtype: torch.dtype, enough: bool) -> None:
+    oracle = torch.randn(64, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    out = oracle.to(torch.bfloat16).to(dtype)
+    pool = Pool("main", "normal", Arithmetic.BF16, must_be_exact=False)
+    pool.add(out, oracle, out)
+    assert pool.reached is Arithmetic.BF16
+    assert pool.passes_narrowly is enough
+
+
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, 3e38])
 @pytest.mark.parametrize("zeros", [False, True])
 def test_nothing_that_is_not_finite_passes_narrowly(wrong: float, zeros: bool) -> None:
