@@ -55,6 +55,12 @@ def test_recorded_means_that_there_is_a_recording() -> None:
             assert (case.models == ("recorded",)) is recorded
 
 
+@pytest.mark.parametrize("target", ["cpp", "cuda", "triton"])
+def test_every_problem_comes_with_recorded_replies(target: str) -> None:
+    for problem in catalog.names(PROBLEMS):
+        assert list(catalog.recording(problem, PROBLEMS).glob(f"write-{target}-*.reply.md")), problem
+
+
 def test_the_headline_problems_are_solved_in_fp32_too_where_that_is_not_their_own() -> None:
     headline = solved(EVALS / "headline.yaml")
     own = {case.problem.name: catalog.load(case.problem.name, PROBLEMS).arithmetic for case in headline}
