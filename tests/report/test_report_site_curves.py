@@ -66,7 +66,9 @@ def test_reports_that_fast_p_was_not_asked_of_are_left_out_with_a_reason(tmp_pat
     assert (found, broken) == ((), ())
     assert others == ("judge.json: no fast_p: the dataset judge does not ask for it",)
     shipped = Path(__file__).parents[2] / "results" / "evals"
-    assert len(curves.read_all(shipped)[1]) == 2
+    found, others, broken = curves.read_all(shipped)
+    assert broken == ()
+    assert len(found) + len(others) == len(list(shipped.glob("*.json"))) > 0
     assert curves.read_all(tmp_path / "missing") == ((), (), ())
 
 
