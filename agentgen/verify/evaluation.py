@@ -18,7 +18,7 @@ from agentgen.verify.checks.throttling import unthrottled, watching
 from agentgen.verify.checks.tripwires import instruments_agree
 from agentgen.verify.claims import shown
 from agentgen.verify.findings import Findings, Rejected
-from agentgen.verify.instrumented import Instrumented, audit, tuned_as_timed
+from agentgen.verify.instrumented import Instrumented, as_timed, audit
 from agentgen.verify.judge import Judge
 from agentgen.verify.numerics import loosest
 from agentgen.verify.session import Session
@@ -119,8 +119,7 @@ class Evaluation:
                 self._time(session)
             first, wall = self._races[0], judge.device == "cpu"
             timed_us = first.median_us + (first.copy_us if wall else 0.0)
-            if not wall:
-                self._seen = tuned_as_timed(self._seen, timed_us, self._audited_again)
+            self._seen = as_timed(self._seen, timed_us, self._audited_again, wall=wall)
             worked = self._seen.work, first.work
             instruments_agree(self._findings, self._seen.call_us, timed_us, wall=wall, worked=worked)
         with self._stage("general"):

@@ -225,7 +225,7 @@ class Judge:
             if main and gated:
                 looking.judge()
             call_us = 1e6 * first.seconds / calls
-            calls = watch.schedule.calls(call_us)
+            calls = watch.calls(call_us)
             if first.seconds > (MOSTLY_CALLS_GATED_S if gated else MOSTLY_CALLS_S) and not (main and gated):
                 break
         around_us = 0.0 if gated else tripwires.COMMAND_US

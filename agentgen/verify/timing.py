@@ -107,8 +107,8 @@ def race(
     Raises:
         Rejected: what the audit finds.
     """
-    calls = watch.schedule.calls(call_us)
-    lengths = {name: watch.schedule.calls(expected_us[name]) for name in baselines}
+    calls = watch.calls(call_us)
+    lengths = {name: watch.calls(expected_us[name]) for name in baselines}
     pair_us = sum(lengths[name] * expected_us[name] for name in baselines) + calls * call_us
     odd = _strange_windows(min(calls, watch.rig.sets)) if strange else {}
     course = _Course(watch, session, audit, calls, {name: (call, lengths[name]) for name, call in baselines.items()})

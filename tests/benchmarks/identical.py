@@ -103,7 +103,7 @@ def compare(judge: Judge, baseline: Callable[..., Any], comparisons: int) -> lis
     session: Session | None = None
     watch = judge.stopwatch(judge.main)
     quiet = judge.target().baselines_us
-    calls = watch.schedule.calls(quiet[EAGER])
+    calls = watch.calls(quiet[EAGER])
     judge.main.draw_weights()
     judge.main.draw_inputs(Family.NORMAL)
     for done in range(comparisons):

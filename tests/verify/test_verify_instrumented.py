@@ -11,9 +11,9 @@ from agentgen.verify.instrumented import (
     MOST_KERNELS,
     MOST_WINDOWS,
     Instrumented,
+    as_timed,
     profile,
     quickest,
-    tuned_as_timed,
 )
 
 
@@ -59,20 +59,23 @@ def test_a_long_window_is_measured_again_until_one_is_not(times: Sequence[float]
 
 
 @pytest.mark.parametrize(
-    ("calls_us", "found_us", "audited"),
+    ("timed_us", "wall", "calls_us", "found_us", "audited"),
     [
-        ([1900.0], 1900.0, 1),
-        ([2461.0, 1860.0], 1860.0, 2),
-        ([2461.0, 2900.0, 2400.0], 2400.0, MOST_GUESTS),
-        ([2461.0, None, 2500.0], 2461.0, MOST_GUESTS),
-        ([None], None, 1),
+        (1854.0, False, [1900.0], 1900.0, 1),
+        (1854.0, False, [2461.0, 1860.0], 1860.0, 2),
+        (1854.0, False, [2461.0, 2900.0, 2400.0], 2400.0, MOST_GUESTS),
+        (1854.0, False, [2461.0, None, 2500.0], 2461.0, MOST_GUESTS),
+        (1854.0, False, [None], None, 1),
+        (2112.0, True, [3800.0], 3800.0, 1),
+        (2112.0, True, [11305.0, 3800.0], 3800.0, 2),
+        (2112.0, True, [11305.0, 12000.0, 9000.0], 9000.0, MOST_GUESTS),
     ],
 )
-def test_who_tuned_otherwise_under_instruments_is_audited_again(
-    calls_us: Sequence[float | None], found_us: float | None, audited: int
+def test_who_took_longer_under_instruments_is_audited_again(
+    timed_us: float, wall: bool, calls_us: Sequence[float | None], found_us: float | None, audited: int
 ) -> None:
     """What is left is compared by "instruments agree" as ever: a cheat is slower in every guest."""
     guests = (Instrumented(us, 0.0) for us in calls_us)
-    assert tuned_as_timed(next(guests), 1854.0, lambda: next(guests)).call_us == found_us
+    assert as_timed(next(guests), timed_us, lambda: next(guests), wall=wall).call_us == found_us
     assert len(calls_us) == audited
     assert not list(guests), "as many as were needed"

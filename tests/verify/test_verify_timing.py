@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from agentgen.records.problem import Arithmetic
 from agentgen.verify.baselines import Call
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.findings import Findings, Rejected
-from agentgen.verify.stopwatch import FEWEST_PAIRS, Stopwatch
+from agentgen.verify.stopwatch import CPU, FEWEST_PAIRS, GPU, NEAR_CPU, Stopwatch
 from agentgen.verify.timing import STRANGE, Race, behind, race
 
 ALLOWED = {5: 0, 7: 0, 8: 1, 11: 2, 21: 5}
@@ -39,6 +40,7 @@ def raced(forward: str, baseline_s: float, findings: Findings | None = None) -> 
     with rig_of(small_conv()) as rig, session_at(rig, torch_conv(forward)) as session:
         rig.draw_inputs(STRANGE[0])
         watch = Stopwatch(rig, None, near=True)
+        watch.schedule = replace(watch.schedule, pairs=FEWEST_PAIRS)
         audit = Audit(rig, Arithmetic.FP32, 3, FEWEST_PAIRS, findings or Findings())
         baseline = {"eager": delayed(rig.reference.call, baseline_s)}
         return race(watch, session, baseline, {"eager": 1e6 * baseline_s}, 10_000.0, audit, strange=True)
@@ -72,6 +74,29 @@ def test_who_is_behind_gets_the_fewest_windows_and_is_looked_at_as_all_are() -> 
     assert len(slow.windows) == len(slow.candidate_us) == len(slow.baselines_us["eager"]) == FEWEST_PAIRS
     seen = [(row.workload, row.family) for row in findings.accuracy]
     assert sorted(seen) == sorted(("timed window of main", family.value) for family in STRANGE)
+
+
+@pytest.mark.parametrize(
+    ("call_us", "sets", "calls"),
+    [
+        (10_000, 21, 4),
+        (1_700, 21, 21),  # of 24 calls in 40 ms three would come back to an input: 36 ms are as good
+        (960, 21, 21),
+        (940, 21, 43),  # 21 calls would be less than half of a window
+        (0.01, 2, 20_000),
+    ],
+)
+def test_a_window_of_a_cpu_ends_with_the_last_input_where_it_is_long_enough(
+    call_us: float, sets: int, calls: int
+) -> None:
+    assert CPU.calls(call_us, sets) == calls
+    assert GPU.calls(call_us, sets) == GPU.calls(call_us, 10**6), "a GPU's windows are as long as its gate needs"
+
+
+def test_a_neighbour_has_the_pairs_that_its_schedule_names() -> None:
+    assert [NEAR_CPU.pairs_of(us) for us in (1.0, 1e9)] == [NEAR_CPU.pairs] * 2
+    assert CPU.pairs_of(1.0) == CPU.pairs
+    assert CPU.pairs_of(1e9) == FEWEST_PAIRS
 
 
 def test_who_is_ahead_is_not_lost() -> None:
