@@ -3,12 +3,18 @@ pages."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from agentgen.sandbox.process import BOTH_SIDES
+
+# What OpenMP's runtime reads when torch loads it: judges in this process time as those in programs of their own do.
+os.environ.update({name: value for name, value in BOTH_SIDES.items() if "OMP" in name})
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -50,11 +50,11 @@ class Database:
             StoreUnavailable: it cannot be opened, or a newer agentgen wrote it.
         """
         parsed = _parse(url)
-        self.place = parsed.database if _is_file(parsed) else parsed.render_as_string(hide_password=True)
+        self.place = str(parsed.database) if _is_file(parsed) else parsed.render_as_string(hide_password=True)
         self._engine = _engine(parsed)
         try:
-            if _is_file(parsed):
-                self._make_folder(Path(str(parsed.database)))
+            if _is_file(parsed) and not self.place.startswith("file:"):  # whoever writes SQLite's own URI says how
+                self._make_folder(Path(self.place))
             self._prepare()
         except BaseException:
             self.close()

@@ -302,7 +302,12 @@ def test_a_store_of_before_there_was_an_index_gets_it(ledger: Ledger, url: str) 
     assert (index,) in names
 
 
-def test_a_store_without_the_index_that_cannot_be_written_can_be_read(ledger: Ledger, url: str, make: Make) -> None:
+def test_a_store_without_the_index_that_cannot_be_written_can_be_read(
+    ledger: Ledger, url: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
     ledger.create_run(make.run(RUN))
     ledger.close()
     path = Path(url.removeprefix("sqlite:///"))
@@ -311,3 +316,4 @@ def test_a_store_without_the_index_that_cannot_be_written_can_be_read(ledger: Le
         connection.commit()
     with open_ledger(f"sqlite:///file:{path}?mode=ro&uri=true") as read_only:
         assert read_only.run(RUN).id == RUN
+    assert not list(elsewhere.iterdir()), "a URI of SQLite's is no path from here"

@@ -11,13 +11,15 @@ from torch import nn
 from agentgen import jit
 
 lib = jit.cpp(r"""
+#include <vector>
 extern "C" void matmul(const float* a, const float* b, float* c, long m, long n, long depth) {
-  for (long i = 0; i < m; ++i)
-    for (long j = 0; j < n; ++j) {
-      double sum = 0.0;
-      for (long k = 0; k < depth; ++k) sum += a[i * depth + k] * b[k * n + j];
-      c[i * n + j] = sum;
-    }
+  std::vector<double> row(n);
+  for (long i = 0; i < m; ++i) {
+    row.assign(n, 0.0);
+    for (long k = 0; k < depth; ++k)
+      for (long j = 0; j < n; ++j) row[j] += double(a[i * depth + k]) * b[k * n + j];
+    for (long j = 0; j < n; ++j) c[i * n + j] = row[j];
+  }
 }
 """)
 
