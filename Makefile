@@ -1,4 +1,4 @@
-# `make check` is what CI runs, in the environment that is active.
+# `make check` is the quick part of CI (.ci/run), in the environment that is active.
 .PHONY: check lint types imports tests format
 
 check: lint types imports tests

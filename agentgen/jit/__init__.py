@@ -19,7 +19,7 @@ references; templates (write an extern "C" kernel that calls one); clusters whos
 (`__cluster_dims__` is), TMA descriptors; setting `__constant__` variables from Python; several source files.
 NVRTC runs in this process and cannot be timed out.
 
-An exported kernel carries this folder along under any name: it imports itself relatively, the standard library and
+A kernel can carry this folder along under any name: it imports itself relatively, the standard library and
 torch, and nothing else.
 """
 

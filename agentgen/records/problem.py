@@ -52,7 +52,7 @@ class Workload(Record):
     name: str
     constants: Mapping[str, Scalar] = {}
     cpu_constants: Mapping[str, Scalar] = {}
-    """Applied on top of `constants` on a CPU, so that `main` takes 5-20 ms a call there on two cores."""
+    """Applied on top of `constants` on a CPU, so that `main` takes milliseconds a call there on two cores."""
 
     def constants_on(self, device: DeviceType) -> dict[str, Scalar]:
         """Returns the overrides for a device."""
