@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +14,13 @@ from typing import Any, Protocol
 
 from agentgen.errors import PeerClosed, ProtocolError, SandboxUnavailable
 from agentgen.sandbox.cgroup import Group
-from agentgen.sandbox.kin import Kin
+from agentgen.sandbox.kin import Kin, Stopped, is_stopped, processor_s
 from agentgen.sandbox.perf import Perf
 from agentgen.sandbox.wire import Channel, close_all
 
 LOG_BYTES = 16384
+STOPPING_S = 0.02
+"""A thread on another processor runs on until it is interrupted there: microseconds."""
 
 
 class Keeper(Protocol):
@@ -50,6 +53,9 @@ class ProcessGuest:
         self._group = group
         self._status: int | None = None
         self._killed = False
+        self._since: tuple[float, float] | None = None
+        """Of the pause that goes on: when it began, and the processor time used until then."""
+        self._stopped = Stopped()
         self._hung_up = False
         self._tail = bytearray()
         # Before it has threads or children: they are sampled too.
@@ -79,12 +85,27 @@ class ProcessGuest:
         return answer
 
     def pause(self) -> None:
-        """SIGSTOP to the group."""
+        """SIGSTOP to the group; returns when it stands."""
         self._signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        while not is_stopped(self.pid) and time.monotonic() < begun + STOPPING_S:
+            pass
+        with contextlib.suppress(OSError):
+            self._since = begun, processor_s(self.pid)
 
     def resume(self) -> None:
         """SIGCONT to the group."""
+        if self._since:
+            begun, used_s = self._since
+            with contextlib.suppress(OSError):
+                worked_s = self._stopped.worked_s + processor_s(self.pid) - used_s
+                self._stopped = Stopped(self._stopped.seconds + time.monotonic() - begun, worked_s)
+            self._since = None
         self._signal(signal.SIGCONT)
+
+    def stopped(self) -> Stopped:
+        """What it did while it was to stand still."""
+        return self._stopped
 
     def kin(self) -> Kin:
         """What other processes it has, in whatever session."""

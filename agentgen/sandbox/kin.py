@@ -1,7 +1,8 @@
 """What other processes a guest has: those that live, and the processor time of those that are gone.
 
 Read from `/proc`, which the kernel writes. What the guest's descendants leave behind is adopted by its zygote, or
-by process 1 of its namespace, so nothing gets away by starting a session of its own.
+by process 1 of its namespace, so nothing gets away by starting a session of its own; nor by becoming its parent's child
+(CLONE_PARENT), for all that is in its namespace is its own.
 
 Not covered: processes that a guest did not start (by a daemon of the system, over the network).
 """
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-_PPID, _CHILDREN_USER, _CHILDREN_SYSTEM = 1, 13, 14
+_STATE, _PPID, _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 0, 1, 11, 12, 13, 14
 """Places in `/proc/<pid>/stat` (proc(5)) after the name, which is in parentheses and may hold anything."""
 
 
@@ -55,8 +56,39 @@ def kin_of(guest: int, guests: Mapping[int, int]) -> Kin:
         pid = ahead.pop()
         living.append(pid)
         ahead += families[pid]
-    names = tuple(f"{_name(pid)} ({pid})" for pid in sorted(living))
+    if guests[guest] != guest:
+        inside = _namespace(guest)
+        living += [pid for pid in _processes() if pid not in (guest, keeper) and inside and _namespace(pid) == inside]
+    names = tuple(f"{_name(pid)} ({pid})" for pid in sorted(set(living)))
     return Kin(names, _children_s(guest) + _children_s(keeper), _ignores_children(guest))
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What a guest did while it was stopped, in all of its pauses."""
+
+    seconds: float = 0.0
+    """How long they were."""
+    worked_s: float = 0.0
+    """Processor time that its threads used meanwhile, in ticks of 10 ms."""
+
+
+def processor_s(pid: int) -> float:
+    """Returns the processor time of all threads of a process, in seconds.
+
+    Raises:
+        OSError: it is gone.
+    """
+    fields = _fields(pid)
+    return (int(fields[_USER]) + int(fields[_SYSTEM])) / _CLOCK_TICKS
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP has come to effect, or the process is gone."""
+    try:
+        return _fields(pid)[_STATE] in "TtZX"
+    except OSError:
+        return True
 
 
 def children(pid: int) -> list[int]:
@@ -90,6 +122,14 @@ def _parent(pid: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] == "X" else int(fields[_PPID])
+
+
+def _namespace(pid: int) -> str:
+    """Returns which namespace a process's ids are of; empty, where that is not shown or the process is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
 
 
 def _name(pid: int) -> str:

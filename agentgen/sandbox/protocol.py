@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentgen.sandbox.kin import Kin
+from agentgen.sandbox.kin import Kin, Stopped
 
 
 class Guest(Protocol):
@@ -55,6 +55,10 @@ class Guest(Protocol):
         Raises:
             OSError: the guest is gone.
         """
+        ...
+
+    def stopped(self) -> Stopped:
+        """Returns how long it was paused, and what processor time it used meanwhile."""
         ...
 
     def samples(self) -> Counter[str] | None:

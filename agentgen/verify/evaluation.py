@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -176,8 +176,9 @@ class Evaluation:
 
     def close(self) -> None:
         """Ends the guests."""
-        for session in self._sessions:
-            session.close()
+        with ExitStack() as stack:  # one that does not end leaves none of the others
+            for session in self._sessions:
+                stack.callback(session.close)
 
     def _audited_again(self) -> Instrumented:
         with self._stage("audit"):

@@ -28,9 +28,9 @@ ALONE = {
     "own work: dispatcher": "cpp/last_step_by_torch",
     "own work: native symbols": "cpp/last_step_by_blas",
     "own work: processor time": "cpp/blas_by_ctypes",
-    "values while timed": "cpp/specialised_when_timed",
     "clocks agree": "cpp/patched_perf_counter",
     "every call counts": "cpp/memo_used_once",
+    "stands still": "cpp/wakes_itself",
     "outputs are copied": "cpp/runner_replaced",
     "neighbouring shapes": "cpp/only_whole_vectors",
     "guard pages": "cpp/scratch_overrun",
@@ -39,7 +39,10 @@ ALONE = {
 TOGETHER = {
     # On an answer that is wrong everywhere, every look at an answer is a look at this one.
     ("values", "own outputs", "one element", "new weights"): "triton/inputs_in_bf16",
-    ("inputs unchanged", "values while timed"): "cpp/input_reordered",
+    ("inputs unchanged", "values while timed", "every output"): "cpp/input_reordered",
+    ("values while timed", "every output"): "cpp/specialised_when_timed",
+    # Of a window in four whole outputs are looked at: now and then at one that was left out.
+    ("every output", "values while timed"): "cpp/skips_when_woken",
     # The time of other processes is sampled too, where the kernel samples at all.
     ("other processes", "own work: processor time"): "cpp/child_borrows_library",
     ("instruments agree", "own work: processor time"): "cpp/honest_where_a_caller_records",

@@ -102,7 +102,7 @@ found["clone3"] = call(seccomp._CLONE3[column], -1, -1)
     assert found["clone3"] == "ENOSYS"
 
 
-def test_a_clone_into_a_namespace_is_refused() -> None:
+def test_a_clone_into_a_namespace_or_beside_its_parent_is_refused() -> None:
     found = tried("""
 import signal
 def clone(flags):
@@ -113,9 +113,9 @@ def clone(flags):
     if result < 0:
         return errno.errorcode[ctypes.get_errno()]
     return os.waitstatus_to_exitcode(os.waitpid(result, 0)[1])
-found["user"], found["plain"] = clone(0x10000000), clone(0)
+found["user"], found["beside"], found["plain"] = clone(0x10000000), clone(0x8000), clone(0)
 """)
-    assert (found["user"], found["plain"]) == ("EPERM", 0)
+    assert (found["user"], found["beside"], found["plain"]) == ("EPERM", "EPERM", 0)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x32 is of x86_64")
@@ -162,7 +162,7 @@ def test_the_program_decides_alike_on_both_machines(machine: str) -> None:
     assert decision(machine, sockets, socket.AF_UNIX) == ALLOW
     assert decision(machine, sockets, socket.AF_INET) == refused
     assert decision(machine, clone, THREAD) == ALLOW
-    assert {decision(machine, clone, flag | 17) for flag in (NEW_USER, NEW_PID, NEW_NET, 0x20000)} == {refused}
+    assert {decision(machine, clone, flag | 17) for flag in (NEW_USER, NEW_PID, NEW_NET, 0x20000, 0x8000)} == {refused}
     assert decision(machine, read, arch=0x40000003) == refused  # of i386
     assert [decision(machine, number) for number in (511, 512, 521, 547, 548)] == [
         ALLOW,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -92,6 +93,22 @@ def test_a_child_in_a_session_of_its_own_is_seen_and_dies_with_the_guest(sandbox
     assert any(str(child) in name for name in guest.kin().living)
     guest.kill()
     assert gone([child])
+
+
+def test_whoever_is_in_its_namespace_is_its_own(sandbox: ProcessSandbox, guest: ProcessGuest) -> None:
+    """As one that was born beside it (CLONE_PARENT), and that is no child of its family."""
+    load(guest, "class ModelNew: ...")
+    if not sandbox.isolation.startswith("namespaces"):
+        pytest.skip(f"no namespace of its own: {sandbox.isolation}")
+    command = ["nsenter", f"--pid=/proc/{guest.pid}/ns/pid", "sleep", "60"]
+    other = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        if not eventually(lambda: bool(children(other.pid)) or other.poll() is not None) or other.poll() is not None:
+            pytest.skip("nobody may enter the namespace here")
+        assert [name.partition(" ")[0] for name in guest.kin().living] == ["sleep"]
+    finally:
+        subprocess.run(["pkill", "-P", str(other.pid)], check=False)
+        other.wait(10)
 
 
 def test_guests_are_not_each_other_s_kin(sandbox: ProcessSandbox, guest: ProcessGuest) -> None:

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from agentgen.records.problem import Arithmetic
 from agentgen.records.run import Isolation
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.forked import LOG_BYTES, ProcessGuest
+from agentgen.sandbox.kin import Stopped
 from agentgen.sandbox.process import ProcessSandbox
 from agentgen.verify.findings import Rejected
 from agentgen.verify.session import Session
@@ -306,8 +308,38 @@ def test_pause_and_resume(guest: ProcessGuest) -> None:
     guest.post({"do": "ping"})
     with pytest.raises(TimeoutError):
         guest.answer(0.2)
+    assert guest.stopped() == Stopped(), "told when it goes on"
     guest.resume()
     assert guest.answer(5)["ok"]
+    assert guest.stopped().seconds > 0.2
+    assert guest.stopped().worked_s == 0
+
+
+WAKES_ITSELF = """
+import ctypes, signal, threading, time
+signal.signal(signal.SIGCONT, lambda *_: None)
+libc = ctypes.CDLL(None)
+timer = ctypes.c_void_p()
+class Event(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_void_p), ("signal", ctypes.c_int), ("how", ctypes.c_int), ("p", ctypes.c_char * 48)]
+event = Event(None, signal.SIGCONT, 0)
+assert libc.timer_create(1, ctypes.byref(event), ctypes.byref(timer)) == 0
+every = (ctypes.c_long * 4)(0, 5_000_000, 0, 5_000_000)
+assert libc.timer_settime(timer, 0, every, None) == 0
+def burn():
+    while True: pass
+threading.Thread(target=burn, daemon=True).start()
+class ModelNew: ...
+"""
+
+
+def test_one_that_wakes_itself_is_seen_to_work(guest: ProcessGuest) -> None:
+    assert load(guest, WAKES_ITSELF)["ok"]
+    for _ in range(3):
+        guest.pause()
+        time.sleep(0.1)
+        guest.resume()
+    assert guest.stopped().worked_s > 0.05
 
 
 def test_a_paused_guest_can_be_killed(sandbox: ProcessSandbox) -> None:

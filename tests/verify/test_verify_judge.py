@@ -63,7 +63,7 @@ EVERYTHING = [
     *STATE,
     *("values while timed", "own work: dispatcher", "own kernels"),
     *("own work: native symbols", "own work: processor time", "poisoned memory", *HABITS),
-    *("clocks agree", "work ends with the window", "byte floor", "other processes"),
+    *("every output", "clocks agree", "work ends with the window", "byte floor", "other processes", "stands still"),
     *("own work: native symbols: timed", "own work: processor time: timed", "outputs are copied"),
     *("baseline undisturbed", "instruments agree", "neighbouring shapes"),
 ]

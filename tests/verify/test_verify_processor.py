@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 from verify_checks import copy_check, time_check
@@ -10,7 +11,7 @@ from verify_checks import copy_check, time_check
 from agentgen.records.problem import OwnWork
 from agentgen.verify.checks.elf import Symbols
 from agentgen.verify.checks.native import NativeLibrary
-from agentgen.verify.checks.processor import BORROWED_LIMIT, Shares
+from agentgen.verify.checks.processor import BORROWED_LIMIT, Shares, work
 
 OWN_PATH = "/scratch/mine.so"
 MINE = [NativeLibrary(OWN_PATH, Symbols(frozenset(), frozenset()))]
@@ -61,7 +62,7 @@ def test_a_library_that_is_allowed_decides_nothing() -> None:
     [
         *("/usr/lib/x86_64-linux-gnu/libc.so.6", "/lib/libm-2.31.so", "/lib64/libmvec.so.1", "[vdso]"),
         "/lib64/ld-linux-x86-64.so.2",
-        *("/x/torch/lib/libtorch_python.so", "/x/torch/lib/libc10.so", "/usr/lib/libpython3.11.so.1.0"),
+        *(f"{sys.prefix}/torch/lib/libtorch_python.so", "/opt/torch/lib/libc10.so", "/usr/lib/libpython3.11.so.1.0"),
         *("/usr/bin/python3.11", "/usr/lib/python3.11/lib-dynload/_ctypes.cpython-311-x86_64-linux-gnu.so"),
     ],
 )
@@ -82,12 +83,20 @@ def test_what_is_not_known_is_not_the_candidate_s(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["/x/torch/lib/libgomp.so.1", "/x/torch.libs/libgomp-a34b3233.so.1.0.0", "/x/libomp.so"]
+    "name",
+    ["/usr/lib/libgomp.so.1", f"{sys.prefix}/torch.libs/libgomp-a34b3233.so.1.0.0", "/opt/libomp.so"],
 )
 def test_threads_that_wait_hide_nothing(name: str) -> None:
     assert time_check({TORCH_CPU: 40, name: 1000}, MINE).passed is False
     assert time_check({TORCH_CPU: 20, name: 1000}, MINE).passed is None
     assert time_check({OWN_PATH: 40, name: 1000}, MINE).passed
+
+
+@pytest.mark.parametrize("name", ["/x/libgomp.so.1", "/x/libc.so.6", "/memfd:libgomp.so.1", "/x/libc10.so"])
+def test_a_name_alone_makes_nothing_of_the_system(name: str) -> None:
+    """A candidate calls its files as it likes: as a waiting thread's or C's library, its work would be nobody's."""
+    assert work({name: 40, "/usr/lib/libgomp.so.1": 1000}, 4).samples == 40
+    assert time_check({OWN_PATH: 40, name: 40}, MINE).passed is False
 
 
 def test_few_samples_decide_nothing() -> None:

@@ -41,7 +41,7 @@ def raced(forward: str, baseline_s: float, findings: Findings | None = None) -> 
         rig.draw_inputs(STRANGE[0])
         watch = Stopwatch(rig, None, near=True)
         watch.schedule = replace(watch.schedule, pairs=FEWEST_PAIRS)
-        audit = Audit(rig, Arithmetic.FP32, 3, FEWEST_PAIRS, findings or Findings())
+        audit = Audit(rig, Arithmetic.FP32, watch.calls(10_000.0), FEWEST_PAIRS, findings or Findings())
         baseline = {"eager": delayed(rig.reference.call, baseline_s)}
         return race(watch, session, baseline, {"eager": 1e6 * baseline_s}, 10_000.0, audit, strange=True)
 

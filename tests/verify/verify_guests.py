@@ -12,7 +12,7 @@ from typing import Any
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.sandbox.guest.serve import serve
-from agentgen.sandbox.kin import Kin
+from agentgen.sandbox.kin import Kin, Stopped
 from agentgen.sandbox.wire import Channel, pair
 from agentgen.verify.reference import load
 from agentgen.verify.rig import Rig
@@ -73,6 +73,9 @@ class GuestHere:
     def pause(self) -> None: ...
 
     def resume(self) -> None: ...
+
+    def stopped(self) -> Stopped:
+        return Stopped()
 
     def kin(self) -> Kin:
         return Kin()

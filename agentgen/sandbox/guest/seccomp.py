@@ -72,8 +72,9 @@ _REFUSED = {
 }
 _REFUSED_ON_X86 = {"iopl": 172, "ioperm": 173}
 _SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
-_NAMESPACES = 0x7E02_0000
-"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; clone cannot do NEWTIME."""
+_FLAGS = 0x7E02_8000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; clone cannot do NEWTIME. And CLONE_PARENT, which no
+C library uses: a process beside the guest is neither stopped with it nor counted among its children."""
 _X32 = 0x4000_0000
 _X32_ONLY = 512, 547
 """Numbers that kernels before 5.4 take for x32's also without its bit (seccomp(2))."""
@@ -117,7 +118,7 @@ def _program(machine: str) -> bytes:
         rules += [_jump(_EQUAL, number, 0, 1), _fail(errno.EPERM)]
     rules += [_jump(_EQUAL, _CLONE3[column], 0, 1), _fail(errno.ENOSYS)]
     rules += _by_argument(_SOCKET[column], _jump(_EQUAL, socket.AF_UNIX, 1, 0))
-    rules += _by_argument(_CLONE[column], _jump(_ANY_BIT, _NAMESPACES, 0, 1))
+    rules += _by_argument(_CLONE[column], _jump(_ANY_BIT, _FLAGS, 0, 1))
     return b"".join([*rules, _allow()])
 
 

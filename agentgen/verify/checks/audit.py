@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from functools import partial
 
 import torch
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
+from agentgen.verify.checks.spots import Spots
 from agentgen.verify.checks.values import inputs_unchanged, judged
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings, Rejected, check
@@ -43,6 +45,7 @@ class Audit:
         self._wholly = wholly
         self._windows = self._unseen = 0
         self._findings = findings
+        self._spots = Spots(rig, findings)
         self._aims: list[int] = []
         self._seen: list[list[torch.Tensor]] = []
 
@@ -66,8 +69,18 @@ class Audit:
         return (self._calls - 1) % sets if last else secrets.randbelow(min(self._calls, sets))
 
     def after(self) -> None:
-        """Copies the outputs that were chosen."""
+        """Copies the outputs that were chosen, and on a CPU some elements of all."""
         self._seen = [self._rig.snapshot(which) for which in self._aims]
+        if not self._rig.outputs[0][0].is_cuda:
+            self._spots.take(min(self._calls, self._rig.sets))
+
+    def compare(self, computed: Collection[int]) -> None:
+        """Compares the window's outputs with what torch has computed there since, on the same inputs.
+
+        Raises:
+            Rejected: WRONG_VALUES.
+        """
+        self._spots.compare(computed)
 
     def judge(self) -> None:
         """Compares them with the oracle.

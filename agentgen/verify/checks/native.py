@@ -13,6 +13,7 @@ import functools
 import os
 import re
 import sys
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from agentgen.verify.checks.elf import MAGIC, MAX_BYTES, Symbols, UnreadableLibr
 from agentgen.verify.checks.own_work import FREE, listed
 from agentgen.verify.findings import NotGated, Rejected, check
 
+READING_S = 20.0
+"""For all files that a candidate brought along, and 10 s for one more: a symbol takes 0.1 ms, a file has 100,000."""
 _LOOKUPS = frozenset({"dlopen", "dlmopen", "dlsym", "dlvsym", "_dl_sym", "dl_iterate_phdr", "_r_debug"})
 _LIBRARIES = r"cblas_|mkl_|MKL_|mkldnn_|dnnl_|openblas_|LAPACKE_"
 _MATH = re.compile(
@@ -73,14 +76,15 @@ def own_libraries(pid: int, before: Collection[str], scratch: Path) -> list[Nati
         before: `mapped_files` from before the candidate was loaded.
         scratch: The guest's folder; its caches lie below.
     """
-    found: dict[str, NativeLibrary] = {}
+    found: dict[str, NativeLibrary | None] = {}
+    until = time.monotonic() + READING_S
     for executable in executables(pid):
         name = executable.name
         if name not in before and name not in found and _is_own(name, scratch):
-            library = _read(pid, executable)
-            if library:
-                found[name] = library
-    return list(found.values())
+            if time.monotonic() > until:
+                return [NativeLibrary(name, Symbols(frozenset(), frozenset()), f"no more read after {READING_S:.0f} s")]
+            found[name] = _read(pid, executable)
+    return [library for library in found.values() if library]
 
 
 @check("own work: native symbols")
@@ -109,7 +113,14 @@ def _is_own(name: str, scratch: Path) -> bool:
     if name.startswith("["):
         return False
     path = Path(os.path.realpath(name))
-    return path.is_relative_to(scratch.resolve()) or not any(path.is_relative_to(root) for root in _kept_folders())
+    return path.is_relative_to(scratch.resolve()) or not is_kept(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_kept(name: str) -> bool:
+    """Whether a file lies where no guest can put one: in the folders of the system, of Python or of torch."""
+    path = Path(os.path.realpath(name))
+    return any(path.is_relative_to(root) for root in _kept_folders())
 
 
 @functools.cache

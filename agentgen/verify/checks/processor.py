@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from agentgen.records.problem import OwnWork
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.perf import PERIOD_NS
-from agentgen.verify.checks.native import NativeLibrary
+from agentgen.verify.checks.native import NativeLibrary, is_kept
 from agentgen.verify.findings import NotGated, Rejected, check
 
 MIN_SAMPLES = 30
@@ -89,7 +89,7 @@ class Work:
 
 def work(samples: Mapping[str, int], calls: int) -> Work:
     """Returns the work of so many calls."""
-    own = (n for name, n in samples.items() if not (_C_LIBRARY.fullmatch(name) or _WAITING.fullmatch(name)))
+    own = (n for name, n in samples.items() if not (_is(_C_LIBRARY, name) or _is(_WAITING, name)))
     return Work(sum(own), calls)
 
 
@@ -129,8 +129,8 @@ def spends_time_in_own_code(seen: Shares, limit: float, policy: OwnWork) -> str 
 def shares(samples: Mapping[str, int], libraries: Sequence[NativeLibrary]) -> Shares:
     """Sorts processor-time samples, counted by file; `libraries` are the candidate's own."""
     mine = {library.path for library in libraries}
-    counted = {name: n for name, n in samples.items() if not _WAITING.fullmatch(name)}
-    borrowed = {name: n for name, n in counted.items() if name not in mine and not _NEUTRAL.fullmatch(name)}
+    counted = {name: n for name, n in samples.items() if not _is(_WAITING, name)}
+    borrowed = {name: n for name, n in counted.items() if name not in mine and not _is(_NEUTRAL, name)}
     most = sorted(borrowed.items(), key=lambda item: -item[1])[:3]
     return Shares(
         sum(counted.values()),
@@ -138,6 +138,11 @@ def shares(samples: Mapping[str, int], libraries: Sequence[NativeLibrary]) -> Sh
         sum(n for name, n in counted.items() if name in mine),
         ", ".join(f"{os.path.basename(name)} {n}" for name, n in most),
     )
+
+
+def _is(kind: re.Pattern[str], name: str) -> bool:
+    """Whether a file is of a kind: by its name, and where no guest can put one of that name."""
+    return kind.fullmatch(name) is not None and ("/" not in name or is_kept(name))
 
 
 def borrowed_limit(moved_bytes: float, call_s: float, copy_bytes_per_s: float) -> float:
@@ -174,7 +179,7 @@ def copies_outputs(samples: Mapping[str, int] | None, libraries: Sequence[Native
     if due < MIN_COPYING:
         return NotGated(f"copying was {due:.0f} samples of processor time, decided from {MIN_COPYING:.0f} on")
     mine = {library.path for library in libraries}
-    seen = sum(n for name, n in samples.items() if name not in mine and _C_LIBRARY.fullmatch(name))
+    seen = sum(n for name, n in samples.items() if name not in mine and _is(_C_LIBRARY, name))
     said = f"{seen} samples of processor time in C's library, {due:.0f} are due for the copies of outputs"
     if seen < COPYING * due - DEVIATIONS * math.sqrt(COPYING * due):
         raise Rejected(Outcome.CHEATED, f"it does not copy its outputs: {said}")

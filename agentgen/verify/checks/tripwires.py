@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from agentgen.records.trial import Outcome
-from agentgen.sandbox.kin import Kin
+from agentgen.sandbox.kin import Kin, Stopped
 from agentgen.verify.checks.processor import Work
 from agentgen.verify.findings import NotGated, Rejected, check
 
@@ -22,6 +22,8 @@ ROUND_RATIO, ROUND_US = 0.25, 2.0
 MOST_PAIRS = 2 / 3
 OTHERS_RATIO, OTHERS_S = 0.10, 0.02
 """The kernel counts processor time in ticks of 10 ms."""
+STOPPED_RATIO, STOPPED_S = 0.02, 0.03
+"""Of honest guests 0.00 s were seen in 29 pauses; a tick may be counted when one begins."""
 BUSY_RATIO, BUSY_US = 0.25, 2.0
 """Power-limited kernels drift by 20% within a second (345-425 us seen), so instruments agree no better than this."""
 WALL_RATIO, WALL_US = 2.0, 500.0
@@ -165,6 +167,21 @@ def alone(before: Kin, after: Kin, timed_s: float) -> str:
             Outcome.CHEATED, f"processes that it started worked for {gone_s:.2f} s while {timed_s:.2f} s were timed"
         )
     return "no process but the guest's own"
+
+
+@check("stands still")
+def stands_still(stopped: Stopped) -> str | NotGated:
+    """Catches a guest that works while it is stopped, where the baselines have the processors and where its inputs are
+    rewritten: a timer that sends SIGCONT wakes it from within. By its processor time over all pauses, on a CPU.
+
+    Does not catch: processes of its own ("other processes"), threads that work for less than 2% of the pauses.
+    """
+    if not stopped.seconds:
+        return NotGated("it was never stopped")
+    said = f"worked for {stopped.worked_s:.2f} s of the {stopped.seconds:.2f} s that it was stopped"
+    if stopped.worked_s > STOPPED_RATIO * stopped.seconds + STOPPED_S:
+        raise Rejected(Outcome.CHEATED, said)
+    return said
 
 
 @check("byte floor")
