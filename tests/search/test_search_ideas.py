@@ -233,7 +233,7 @@ def other_run(ledger: Ledger, name: str, reference: str, day: int, found: dict[s
 def test_ideas_that_won_on_related_problems_are_offered(ledger: Ledger) -> None:
     mine = PROBLEM.model_copy(update={"reference": "x = F.conv2d(a, b)\n"})
     run = make_run(Plan(rounds=1, ideas=1)).model_copy(update={"problem": mine})
-    found = {"Wide": "1.30", "Tiles": "1.80", "Slow": "0.90", "Noise": "1.005", "Broken": "CRASHED"}
+    found = {"Wide": "1.30", "Tiles": "1.80", "Slow": "0.90", "Noise": "1.005", "Even": "1.015", "Broken": "CRASHED"}
     other_run(ledger, "pooled", "self.conv = nn.Conv2d(3, 8, 3)\n", 20, found)
     other_run(ledger, "softmax", "F.softmax(x, -1)\n", 20, {"Online": "2.00"})
     other_run(ledger, "later", "F.conv2d(a, b)\n", 22, {"Future": "3.00"})
