@@ -87,7 +87,7 @@ def test_what_identical_code_differs_by_is_a_tie_and_no_gain() -> None:
 
 def test_the_margin_of_a_short_call_is_in_microseconds() -> None:
     """0.4 us is 2% of 20 us."""
-    short, shorter, shortest = (node(name, A, r, r * 0.999, r * 1.001) for name, r in zip("abc", (32, 32.5, 33.2)))
+    short, shorter, shortest = (node(str(ratio), A, ratio, ratio * 0.999, ratio * 1.001) for ratio in (32, 32.5, 33.2))
     assert not beats(shorter, short)
     assert beats(shortest, short)
 
