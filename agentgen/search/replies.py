@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 from pydantic import ValidationError
 
 from agentgen.records.chat import ChatReply, Fault
-from agentgen.records.idea import Category, Idea
+from agentgen.records.idea import PREREQUISITE_CHARACTERS, PREREQUISITES, Category, Idea
 
 _FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
 _FAULTS: Final[Mapping[Fault, str]] = {
@@ -169,12 +169,20 @@ def _idea(item: object, parent: str) -> Idea | Unusable:
             category=Category(category),
             title=_line(item.get("title")),
             reasoning=_text(item.get("reasoning")),
+            prerequisites=_prerequisites(item.get("prerequisites")),
             # A forecast is no reason to lose an idea; the upper end keeps 1e999 (infinity) out.
             predicted_speedup=predicted if isinstance(predicted, int | float) and 0 < predicted < 1e6 else None,
         )
     except ValidationError as error:
         first = error.errors()[0]
         return Unusable(f"An idea does not keep the format: {'.'.join(map(str, first['loc']))}: {first['msg']}.")
+
+
+def _prerequisites(given: object) -> tuple[str, ...]:
+    """Returns as many as an idea may have, each cut to what it may have: they are no reason to lose one."""
+    several = given if isinstance(given, list) else [given]
+    lines = (_line(one)[:PREREQUISITE_CHARACTERS] for one in several if isinstance(one, str))
+    return tuple(line for line in lines if line)[:PREREQUISITES]
 
 
 def _text(given: object) -> str:

@@ -46,7 +46,7 @@ def write_request(
         language_notes=_language_notes(language, target),
         title=idea.title,
         category=idea.category.value,
-        reasoning=idea.reasoning,
+        reasoning=idea.explained,
         playbook=render(f"playbook/{idea.category.name.lower()}-{_hardware(language)}"),
         parent=_parent_text(tree, target, idea, language, own),
         language=language.value,
@@ -65,7 +65,7 @@ def repair_request(tree: Tree, target: Target, failed: Node) -> ChatRequest:
         facts=facts_text(run, target),
         contract=render("contract"),
         language_notes=_language_notes(candidate.language, target),
-        idea=render("repair-idea", title=idea.title, category=idea.category.value, reasoning=idea.reasoning)
+        idea=render("repair-idea", title=idea.title, category=idea.category.value, reasoning=idea.explained)
         if idea
         else "",
         source=candidate.source.strip("\n"),

@@ -129,8 +129,8 @@ def test_ideas_on_the_root_ask_for_the_form_that_is_parsed() -> None:
     request = ideas_request(EMPTY, TARGET, ROOT, 1)
     assert (request.role, request.target, request.parent) == (Role.IDEAS, "cpu", PROBLEM.root(RUN.arithmetic))
     assert (
-        '{"ideas": [{"category": "...", "title": "...", "reasoning": "...", "predicted_speedup": 1.5}]}'
-        in request.prompt
+        '{"ideas": [{"category": "...", "title": "...", "reasoning": "...", "prerequisites": ["..."], '
+        '"predicted_speedup": 1.5}]}' in request.prompt
     )
     assert all(f'"{category.value}"' in request.prompt for category in Category)
     assert all(f"**{category.value}**" in request.prompt for category in Category)
@@ -177,6 +177,22 @@ def test_a_write_request_explains_its_language_and_the_contract(language: Langua
         "exactly one fenced block",
     ):
         assert text in request.prompt, text
+
+
+def test_who_writes_code_is_told_what_an_idea_needs() -> None:
+    needs = ("a row fits in 227 KB of shared memory", "x is in registers already")
+    idea = make_idea("x").model_copy(update={"prerequisites": needs})
+    tree, _, failed = grown_tree()
+    told = (
+        "Because $x of {y}.\n\nPrerequisites:\n- a row fits in 227 KB of shared memory\n- x is in registers already\n"
+    )
+    assert told in write_request(EMPTY, TARGET, idea, Language.CPP, 1, None).prompt
+    assert "Prerequisites:" not in write_request(EMPTY, TARGET, make_idea("x"), Language.CPP, 1, None).prompt
+    again = empty_tree(RUN)
+    again.add_idea(1, idea)
+    node = grow(again, 1, bad := make_candidate(source_text("CRASHED"), idea), untimed(bad, Outcome.CRASHED))
+    assert told in repair_request(again, TARGET, node).prompt
+    assert "Prerequisites:" not in repair_request(tree, TARGET, failed).prompt
 
 
 def test_a_write_request_shows_the_parent_and_the_best_one_in_its_own_language() -> None:

@@ -128,6 +128,25 @@ def test_a_bare_list_of_ideas_is_read() -> None:
     assert isinstance(ideas('[{"title": "One way", "reasoning": "r"}]'), Unusable)
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ('["a row fits\\n in shared memory", " "]', ("a row fits in shared memory",)),
+        ('"a row fits"', ("a row fits",)),
+        ("null", ()),
+        ('[1, {"a": 2}, null, "it is timed"]', ("it is timed",)),
+        (json.dumps(["x" * 300] * 20), ("x" * 200,) * 8),
+    ],
+)
+def test_what_an_idea_needs_is_read_and_bounded(given: str, kept: tuple[str, ...]) -> None:
+    with_needs = ideas_json("Fine one").replace('"predicted', f'"prerequisites": {given}, "predicted')
+    found, plain = ideas(with_needs), ideas(ideas_json("Fine one"))
+    assert isinstance(found, tuple)
+    assert isinstance(plain, tuple)
+    assert (found[0].prerequisites, plain[0].prerequisites) == (kept, ())
+    assert found[0].id == plain[0].id
+
+
 @pytest.mark.parametrize("forecast", ['"a lot"', "-1", "0", "1e999", "null"])
 def test_a_strange_forecast_is_left_out(forecast: str) -> None:
     found = ideas(ideas_json("Fine one").replace("1.5", forecast))
