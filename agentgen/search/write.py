@@ -50,6 +50,7 @@ def write_request(
         playbook=render(f"playbook/{idea.category.name.lower()}-{_hardware(language)}"),
         parent=_parent_text(tree, target, idea, language, own),
         language=language.value,
+        workload=target.workload,
     )
     if failed:
         prompt = render("rewrite", prompt=prompt, language=language.value, failures=failures(tree, failed))
@@ -88,6 +89,7 @@ def refine_request(tree: Tree, target: Target, growth: Growth, round: int) -> Ch
         parent=parent_text(tree, target, parent),
         history=steps(tree, parent),
         language=language.value,
+        workload=target.workload,
         over=" that replaces the one above" if parent else "",
     )
     root = run.problem.root(run.arithmetic)

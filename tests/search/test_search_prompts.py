@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from importlib.resources import as_file, files
 
 import pytest
 import torch
@@ -22,6 +22,7 @@ from search_factories import (
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import Role
 from agentgen.records.idea import Category
+from agentgen.records.machine import Target
 from agentgen.records.problem import Arithmetic, OwnWork
 from agentgen.records.run import Plan, Run
 from agentgen.records.score import Score
@@ -68,25 +69,25 @@ def grow(tree: Tree, round: int, candidate: Candidate, trial: Trial) -> Node:
     return tree.add_trial(trial)
 
 
-def prompts() -> dict[str, str]:
+def prompts(target: Target = TARGET) -> dict[str, str]:
     """Every kind of prompt there is."""
     tree, node, failed = grown_tree()
     next_idea = make_idea(node.candidate.id, "Pack the weights")
     on_node = Growth(node.candidate.id, 0, 2)
     found = {
-        "ideas-root": ideas_request(EMPTY, TARGET, ROOT, 1),
-        "ideas-candidate": ideas_request(tree, TARGET, on_node, 3),
-        "ideas-with-others": ideas_request(tree, TARGET, on_node, 3, "- **Online** (memory access): 2x on softmax"),
-        "repair": repair_request(tree, TARGET, failed),
-        "write-from-parent": write_request(tree, TARGET, next_idea, Language.CPP, 3, None),
-        "write-in-another-language": write_request(tree, TARGET, next_idea, Language.TRITON, 3, None),
+        "ideas-root": ideas_request(EMPTY, target, ROOT, 1),
+        "ideas-candidate": ideas_request(tree, target, on_node, 3),
+        "ideas-with-others": ideas_request(tree, target, on_node, 3, "- **Online** (memory access): 2x on softmax"),
+        "repair": repair_request(tree, target, failed),
+        "write-from-parent": write_request(tree, target, next_idea, Language.CPP, 3, None),
+        "write-in-another-language": write_request(tree, target, next_idea, Language.TRITON, 3, None),
         "write-anew": write_request(
-            tree, TARGET, next_idea, Language.TRITON, 3, None, failed=(failed.candidate.id,), nth=1
+            tree, target, next_idea, Language.TRITON, 3, None, failed=(failed.candidate.id,), nth=1
         ),
-        "refine-root": refine_request(EMPTY, TARGET, Growth(None, 0, 0), 1),
-        "refine-candidate": refine_request(tree, TARGET, Growth(node.candidate.id, 0, 0), 3),
+        "refine-root": refine_request(EMPTY, target, Growth(None, 0, 0), 1),
+        "refine-candidate": refine_request(tree, target, Growth(node.candidate.id, 0, 0), 3),
         **{
-            f"write-{language.value}": write_request(EMPTY, TARGET, make_idea("x"), language, 1, None)
+            f"write-{language.value}": write_request(EMPTY, target, make_idea("x"), language, 1, None)
             for language in Language
         },
     }
@@ -177,6 +178,16 @@ def test_a_write_request_explains_its_language_and_the_contract(language: Langua
         "exactly one fenced block",
     ):
         assert text in request.prompt, text
+
+
+def test_the_workload_that_is_timed_is_called_by_its_name() -> None:
+    """Where `main` does not fit the device, its sizes are told nowhere."""
+    assert "fast at `main`" in prompts()["write-cpp"]
+    found = prompts(TARGET.model_copy(update={"workload": "half rows"}))
+    for name in ("write-cpp", "write-from-parent", "refine-root"):
+        assert "then fast at `half rows`" in found[name]
+    with as_file(files("agentgen.search.prompts")) as folder:
+        assert not [file.name for file in folder.rglob("*.md") if "`main`" in file.read_text()]
 
 
 def test_who_writes_code_is_told_what_an_idea_needs() -> None:
