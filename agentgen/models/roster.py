@@ -58,10 +58,11 @@ class Roster:
         """All of them, each once."""
         return tuple({id(model): model for _, model in self.members}.values())
 
-    def chosen(self, role: Role, request_id: str) -> ChatModel:
-        """Returns who is asked. Several share the requests by id, so that a resumed run asks the same one."""
+    def chosen(self, role: Role, first_id: str) -> ChatModel:
+        """Returns who is asked. Several share the requests by the id of their first attempt, so that a resumed run asks
+        the same one, and whose answer could not be used is asked again."""
         able = list(self._able(PART_OF[role])) or list(self._able(None))
-        return able[int(request_id, 16) % len(able)]
+        return able[int(first_id, 16) % len(able)]
 
     def _able(self, part: Part | None) -> Iterable[ChatModel]:
         return (model for chosen, model in self.members if chosen is part)

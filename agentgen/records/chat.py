@@ -43,7 +43,15 @@ class ChatRequest(Record):
     @cached_property
     def id(self) -> str:
         """Hash of the place in the tree, not of the words: a prompt may hold times, which differ in every run."""
-        place = "request", self.role.value, self.problem, self.target, self.parent, self.attempt
+        return self._id_of(self.attempt)
+
+    @cached_property
+    def first_id(self) -> str:
+        """Id of the first attempt, which is what the model that answers all of them is chosen by."""
+        return self._id_of(0)
+
+    def _id_of(self, attempt: int) -> str:
+        place = "request", self.role.value, self.problem, self.target, self.parent, attempt
         return content_hash(*place, self.nth) if self.nth else content_hash(*place)  # recordings know those without
 
 

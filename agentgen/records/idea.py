@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from agentgen.records.base import Record, content_hash
+
+PREREQUISITES: Final = 8
+PREREQUISITE_CHARACTERS: Final = 200
+"""As many as a title may have."""
 
 
 class Category(StrEnum):
@@ -29,6 +34,11 @@ class Idea(Record):
     category: Category
     title: str = Field(min_length=3, max_length=200)
     reasoning: str = Field(min_length=1)
+    prerequisites: tuple[Annotated[str, Field(min_length=1, max_length=PREREQUISITE_CHARACTERS)], ...] = Field(
+        default=(), max_length=PREREQUISITES
+    )
+    """What must hold of the problem, the device or the parent for it to work. No part of the identity: recorded ideas
+    have none."""
     predicted_speedup: float | None = Field(default=None, gt=0)
     """Over its parent, as the model predicts before anything is written."""
     same_as: str | None = None
@@ -38,6 +48,13 @@ class Idea(Record):
     def id(self) -> str:
         """Content hash."""
         return content_hash("idea", self.parent, self.category.value, self.title, self.reasoning)
+
+    @property
+    def explained(self) -> str:
+        """The reasoning and, below it, what the idea needs."""
+        if not self.prerequisites:
+            return self.reasoning
+        return "\n".join((self.reasoning, "", "Prerequisites:", *(f"- {one}" for one in self.prerequisites)))
 
 
 class Gain(Record):

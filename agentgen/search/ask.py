@@ -95,7 +95,7 @@ class Asker:
                 if not isinstance(answer, Unusable):
                     return answer
                 refusal = answer
-                self._roster.chosen(request.role, request.id).refuse(request, refusal.reason)
+                self._roster.chosen(request.role, request.first_id).refuse(request, refusal.reason)
             except _NotSent:
                 return Missing.NOT_SENT
             except ModelUnavailable as error:
@@ -119,7 +119,7 @@ class Asker:
         return Missing.ENDED
 
     async def _reply(self, request: ChatRequest, asked: Event | None) -> ChatReply:
-        model = self._roster.chosen(request.role, request.id)
+        model = self._roster.chosen(request.role, request.first_id)
         stored = self._ledger.reply(self._run_id, request.id) if request.id in self._answered else None
         if stored is not None:
             if asked is not None:

@@ -159,7 +159,7 @@ class Budget:
         return Used(self._spent.tokens, self._spent.usd, frozenset(self._about))
 
     def _count(self, letter: Letter) -> None:
-        model = self._roster.chosen(letter.role, letter.id)
+        model = self._roster.chosen(letter.role, letter.first_id)
         seen = self._seen[model.name]
         tokens_in, tokens_out, size = letter.input_tokens, letter.output_tokens, letter.request_bytes
         if tokens_in is None or tokens_out is None:
@@ -191,7 +191,7 @@ class Budget:
         if self._caps == Caps():
             return None
         most, caps = self._most(request), self._caps
-        seconds = self._seen[self._roster.chosen(request.role, request.id).name].seconds
+        seconds = self._seen[self._roster.chosen(request.role, request.first_id).name].seconds
         for cap, limit, spent, waiting, more in (
             # Ideas make no candidate, but are of no use where no candidate may follow.
             (Cap.CANDIDATES, caps.candidates, len(self._candidates), out.candidates, 1),
@@ -206,7 +206,7 @@ class Budget:
 
     def _most(self, request: ChatRequest) -> _Sum:
         """Returns what a request could take."""
-        model = self._roster.chosen(request.role, request.id)
+        model = self._roster.chosen(request.role, request.first_id)
         seen = self._seen[model.name]
         tokens_in = _input_tokens(text_bytes(request.system, request.prompt), seen)
         known = request.role in seen.roles

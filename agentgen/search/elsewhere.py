@@ -15,6 +15,7 @@ from typing import Final
 from agentgen.records.run import Run
 from agentgen.search.facts import device_type
 from agentgen.search.history import Fate, fate
+from agentgen.search.select import beats
 from agentgen.search.tree import Tree
 from agentgen.store.ledger import Ledger
 
@@ -43,7 +44,8 @@ def won_elsewhere(ledger: Ledger, run: Run) -> str:
         tree = Tree.read(ledger, other)
         for row in tree.ideas:
             became = fate(tree, row.idea)
-            if became.gain and became.gain.low > 1 and row.idea.same_as is None:
+            best, parent = became.best, tree.node(row.idea.parent)
+            if best and became.gain and beats(best, parent) and row.idea.same_as is None:
                 line = _line(other, row.idea.title, row.idea.category.value, became)
                 found[row.idea.title] = max(found.get(row.idea.title, (0.0, "")), (became.gain.low, line))
     return "\n".join(line for _, line in sorted(found.values(), reverse=True)[:IDEAS])

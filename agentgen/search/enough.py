@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from agentgen.records.machine import Target
-from agentgen.search.select import leader, speedup
-from agentgen.search.tree import Node, Tree
+from agentgen.search.select import beats, leader
+from agentgen.search.tree import Tree
 
 DRY_CANDIDATES: Final = 12
 """At least so many must have been evaluated in the dry rounds: a round may be one candidate."""
@@ -18,7 +18,7 @@ def enough(tree: Tree, target: Target) -> str | None:
     1. A kernel reaches the share of its roofline bound that the plan sets: what is left is less than a model can see.
        Only where memory binds: other bounds count the operations of the usual algorithm, and another may need fewer
        (a recorded convolution reaches 115% of its bound on a CPU).
-    2. In the last rounds no kernel came whose interval lies above that of the best one before them.
+    2. In the last rounds no kernel came that is faster beyond doubt (`select.beats`) than the best one before them.
     """
     plan = tree.run.plan
     near = [
@@ -33,11 +33,6 @@ def enough(tree: Tree, target: Target) -> str | None:
     dry = tree.rounds[-plan.dry_rounds :]
     before = leader(tree.before(dry[0]).nodes)
     late = [node for number in dry for node in tree.of_round(number) if node.score]
-    if before is None or len(late) < DRY_CANDIDATES or any(_beats(node, before) for node in late):
+    if before is None or len(late) < DRY_CANDIDATES or any(beats(node, before) for node in late):
         return None
     return f"{len(late)} candidates of the last {len(dry)} rounds were no faster than the best one before them"
-
-
-def _beats(node: Node, other: Node) -> bool:
-    ours, theirs = speedup(node), speedup(other)
-    return ours is not None and (theirs is None or ours.low > theirs.high)

@@ -43,7 +43,7 @@ def facts_text(run: Run, target: Target) -> str:
         workloads="\n".join(_workloads(run)),
         demands=_demands(run),
         device=_device(target),
-        flops=f"{target.flops:.4g}",
+        work=_work(target),
         bytes=f"{target.bytes_moved:.4g}",
         memory_us=us(target.bytes_moved / target.ceilings.copy_bytes_per_s * 1e6),
         compute=_compute(target),
@@ -115,6 +115,13 @@ def _device(target: Target) -> str:
     if machine.compute_capability:
         lines.insert(1, f"- compute capability {machine.compute_capability}")
     return "\n".join(lines)
+
+
+def _work(target: Target) -> str:
+    if not target.flops:
+        return ""
+    where = "in matrix products and convolutions (others are not counted)"
+    return f"does {target.flops:.4g} floating-point operations {where} and "
 
 
 def _compute(target: Target) -> str:

@@ -4,7 +4,9 @@ An idea repeats another one of the same category if their titles share most of t
 - was had on the same kernel, or
 - is in the kernel: it was implemented on the way to it.
 
-The same words on another kernel are another idea: what lost on one may win on the next.
+The same words on another kernel are another idea: what lost on one may win on the next. An idea of which no code passed
+may come once more on the same kernel, with what was wrong put right; not more often, or a search could spend all its
+rounds on it.
 
 Not covered: the same method in other words; the model is shown what was tried and asked for something else.
 """
@@ -14,11 +16,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Final
 
 from agentgen.records.idea import Idea
 from agentgen.search.tree import Node, Tree
 
+TRIES: Final = 2
+"""Of an idea whose code fails on the same kernel; repairs and implementations of one answer are one try."""
 SHARED_WORDS: Final = 0.75
 """Of all words of two titles (Jaccard). Of 80 pairs of ideas from one answer in the shipped recordings, which were to
 differ, the nearest share 0.38 of their words and 0.60 of their letters."""
@@ -36,7 +41,15 @@ def known_as(idea: Idea, tree: Tree, parent: Node | None, fresh: Sequence[Idea])
         parent: the kernel it was had on; None for the reference.
         fresh: the ideas before it in the same answer.
     """
-    return next((other for other in (*_known(tree, idea.parent, parent), *fresh) if repeats(idea, other)), None)
+    failed: dict[str, Idea] = {}
+    for other in filter(partial(repeats, idea), _known(tree, idea.parent, parent)):
+        first = tree.idea(other.same_as) or other
+        if other.id == idea.id or not _failed(tree, first):
+            return other
+        failed[first.id] = first
+    if len(failed) >= TRIES:
+        return next(iter(failed.values()))
+    return next(filter(partial(repeats, idea), fresh), None)
 
 
 def repeats(idea: Idea, other: Idea) -> bool:
@@ -57,6 +70,11 @@ def _known(tree: Tree, root: str, parent: Node | None) -> Iterable[Idea]:
         idea = tree.idea(step.candidate.idea)
         if idea is not None:
             yield idea
+
+
+def _failed(tree: Tree, idea: Idea) -> bool:
+    nodes = tree.attempts(idea.id)
+    return bool(nodes) and all(node.score is not None and node.score.failed for node in nodes)
 
 
 def _words(title: str) -> frozenset[str]:

@@ -46,10 +46,11 @@ def write_request(
         language_notes=_language_notes(language, target),
         title=idea.title,
         category=idea.category.value,
-        reasoning=idea.reasoning,
+        reasoning=idea.explained,
         playbook=render(f"playbook/{idea.category.name.lower()}-{_hardware(language)}"),
         parent=_parent_text(tree, target, idea, language, own),
         language=language.value,
+        workload=target.workload,
     )
     if failed:
         prompt = render("rewrite", prompt=prompt, language=language.value, failures=failures(tree, failed))
@@ -65,7 +66,7 @@ def repair_request(tree: Tree, target: Target, failed: Node) -> ChatRequest:
         facts=facts_text(run, target),
         contract=render("contract"),
         language_notes=_language_notes(candidate.language, target),
-        idea=render("repair-idea", title=idea.title, category=idea.category.value, reasoning=idea.reasoning)
+        idea=render("repair-idea", title=idea.title, category=idea.category.value, reasoning=idea.explained)
         if idea
         else "",
         source=candidate.source.strip("\n"),
@@ -88,6 +89,7 @@ def refine_request(tree: Tree, target: Target, growth: Growth, round: int) -> Ch
         parent=parent_text(tree, target, parent),
         history=steps(tree, parent),
         language=language.value,
+        workload=target.workload,
         over=" that replaces the one above" if parent else "",
     )
     root = run.problem.root(run.arithmetic)

@@ -44,6 +44,8 @@ class Letter(Record):
     """An exchange without its texts."""
 
     id: str
+    first_id: str
+    """Of its first attempt."""
     role: Role
     parent: str
     nth: int
@@ -123,8 +125,10 @@ def to_exchange(row: Row[Any], texts: Mapping[str, str]) -> Exchange:
 
 def to_letter(row: Row[Any]) -> Letter:
     """Returns the letter of a row of `statements.letters`."""
+    first = ChatRequest.model_validate({**row.record, "system": "", "prompt": ""}).first_id if row.attempt else row.id
     return Letter(
         id=row.id,
+        first_id=first,
         role=Role(row.role),
         parent=row.parent,
         nth=row.record.get("nth", 0),
@@ -144,6 +148,7 @@ def letter_of(request: ChatRequest, reply: ChatReply) -> Letter:
     """Returns the letter of an exchange that is not read from the store."""
     return Letter(
         id=request.id,
+        first_id=request.first_id,
         role=request.role,
         parent=request.parent,
         nth=request.nth,

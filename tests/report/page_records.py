@@ -86,6 +86,7 @@ def refined() -> tuple[Solution, list[Candidate]]:
 def letter(role: Role, parent: str, *, usd: float | None = None, seconds: float | None = None) -> Letter:
     return Letter(
         id=f"{role.value}-{parent}",
+        first_id=f"{role.value}-{parent}",
         role=role,
         parent=parent,
         nth=0,

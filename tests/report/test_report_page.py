@@ -18,6 +18,7 @@ from report_records import failed, passed
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.trial import Outcome
 from agentgen.report.page import story
+from agentgen.report.page.detail import details
 from agentgen.report.page.outcome import FAMILIES, family
 from agentgen.report.page.page import render
 from agentgen.report.page.text import LONGEST_LINE, visible
@@ -209,6 +210,14 @@ def test_the_story_tells_the_gain_of_each_step_and_what_failed_on_the_way() -> N
         ("PASSED", "2.00× [1.90, 2.10]", "1.60×"),
     ]
     assert (steps[0].predicted, steps[1].reason, steps[2].repair) == ("1.50×", "signal 11 in window 3", 1)
+
+
+def test_what_an_idea_needs_stands_below_its_reasoning() -> None:
+    of = idea("Wide", prerequisites=("a row fits", "it is timed"))
+    shown = solution([of], [one := candidate("x", of)], [passed(one, 1.5, 1.4, 1.6)])
+    told = "because\n\nPrerequisites:\n- a row fits\n- it is timed"
+    assert [words["reasoning"] for words in details(shown, {}).values() if words["kind"] == "idea"] == [told]
+    assert [step.reasoning for step in story.chain(shown)] == [told]
 
 
 def test_a_run_of_which_nothing_is_known_yet_has_a_page() -> None:

@@ -24,7 +24,7 @@ from search_script import DONE, idea_title, script, search, told
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.idea import Category, Gain, Idea
-from agentgen.records.run import Plan, Run
+from agentgen.records.run import Plan, Run, Strategy
 from agentgen.records.trial import Outcome
 from agentgen.search.elsewhere import operations, won_elsewhere
 from agentgen.search.history import fate, fate_line, history
@@ -94,6 +94,53 @@ def test_near_duplicates_are_kept_and_told_and_not_implemented(ledger: Ledger) -
     assert [row[:2] for row in told(ledger)] == [(1, "Wide"), (1, tiles), (2, tiles)]
     later = model.asked(Role.IDEAS)[1].prompt
     assert "**Shared memory tiles** (memory access; on the reference): known already" in later
+
+
+def test_an_idea_that_failed_may_come_once_more_on_the_same_kernel(ledger: Ledger) -> None:
+    def answer(request: ChatRequest) -> Answer:
+        if request.role is Role.IDEAS:
+            return ideas_json("Wide", "Tiles").replace("Wide, for", f"Try {request.nth}, for")
+        return fenced(source_text("CRASHED" if idea_title(request) == "Wide" else "1.10"))
+
+    plan = Plan(strategy=Strategy.BEST_OF_N, rounds=4, ideas=2, repairs=0, rewrites=0)
+    model = ScriptedModel(answer)
+    assert search(ledger, model, ReplayJudge(), plan=plan) == DONE
+    assert [row[:2] for row in told(ledger)] == [(1, "Wide"), (1, "Tiles"), (2, "Wide")]
+    assert [row.round for row in ledger.ideas("run-1") if row.idea.title == "Wide" and row.idea.same_as] == [3, 4]
+    assert "may come once more" in model.asked(Role.IDEAS)[0].prompt
+    again = ScriptedModel(answer)
+    assert search(ledger, again, ReplayJudge(), plan=plan) == DONE
+    assert not again.requests
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "known"),
+    [
+        ((), True),
+        ((Outcome.CRASHED,), False),
+        ((Outcome.CRASHED, Outcome.WRONG_VALUES), False),
+        ((Outcome.CRASHED, Outcome.PASSED), True),
+        ((Outcome.CRASHED, Outcome.NOT_RUN), True),
+    ],
+)
+def test_only_what_was_tried_and_failed_may_come_again(
+    ledger: Ledger, outcomes: tuple[Outcome, ...], known: bool
+) -> None:
+    run = make_run(Plan())
+    ledger.create_run(run)
+    tree = Tree.read(ledger, run)
+    first, named = idea("Read wider vectors"), idea("Reading wider vectors")
+    tree.add_idea(1, first)
+    tree.add_idea(2, named.model_copy(update={"same_as": first.id}))  # as it was taken for before ideas came again
+    for place, outcome in enumerate(outcomes):
+        candidate = make_candidate(source_text(f"{place}"), first)
+        tree.add_candidate(1, candidate)
+        tree.add_trial(untimed(candidate, outcome))
+    once_more = idea("Wider vectors, read")
+    before = tree.before(3)
+    assert known_as(once_more, before, None, ()) == (first if known else None)
+    assert known_as(first, before, None, ()) == first, "in the very same words nothing is put right"
+    assert known_as(idea("Wider vectors read"), before, None, [once_more]) == (first if known else once_more)
 
 
 def rewriting(*verdicts: str) -> tuple[ScriptedModel, ReplayJudge]:
@@ -233,7 +280,7 @@ def other_run(ledger: Ledger, name: str, reference: str, day: int, found: dict[s
 def test_ideas_that_won_on_related_problems_are_offered(ledger: Ledger) -> None:
     mine = PROBLEM.model_copy(update={"reference": "x = F.conv2d(a, b)\n"})
     run = make_run(Plan(rounds=1, ideas=1)).model_copy(update={"problem": mine})
-    found = {"Wide": "1.30", "Tiles": "1.80", "Slow": "0.90", "Noise": "1.005", "Broken": "CRASHED"}
+    found = {"Wide": "1.30", "Tiles": "1.80", "Slow": "0.90", "Noise": "1.005", "Even": "1.015", "Broken": "CRASHED"}
     other_run(ledger, "pooled", "self.conv = nn.Conv2d(3, 8, 3)\n", 20, found)
     other_run(ledger, "softmax", "F.softmax(x, -1)\n", 20, {"Online": "2.00"})
     other_run(ledger, "later", "F.conv2d(a, b)\n", 22, {"Future": "3.00"})

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from importlib.resources import as_file, files
 
 import pytest
 import torch
@@ -22,6 +22,7 @@ from search_factories import (
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.chat import Role
 from agentgen.records.idea import Category
+from agentgen.records.machine import Target
 from agentgen.records.problem import Arithmetic, OwnWork
 from agentgen.records.run import Plan, Run
 from agentgen.records.score import Score
@@ -68,25 +69,25 @@ def grow(tree: Tree, round: int, candidate: Candidate, trial: Trial) -> Node:
     return tree.add_trial(trial)
 
 
-def prompts() -> dict[str, str]:
+def prompts(target: Target = TARGET) -> dict[str, str]:
     """Every kind of prompt there is."""
     tree, node, failed = grown_tree()
     next_idea = make_idea(node.candidate.id, "Pack the weights")
     on_node = Growth(node.candidate.id, 0, 2)
     found = {
-        "ideas-root": ideas_request(EMPTY, TARGET, ROOT, 1),
-        "ideas-candidate": ideas_request(tree, TARGET, on_node, 3),
-        "ideas-with-others": ideas_request(tree, TARGET, on_node, 3, "- **Online** (memory access): 2x on softmax"),
-        "repair": repair_request(tree, TARGET, failed),
-        "write-from-parent": write_request(tree, TARGET, next_idea, Language.CPP, 3, None),
-        "write-in-another-language": write_request(tree, TARGET, next_idea, Language.TRITON, 3, None),
+        "ideas-root": ideas_request(EMPTY, target, ROOT, 1),
+        "ideas-candidate": ideas_request(tree, target, on_node, 3),
+        "ideas-with-others": ideas_request(tree, target, on_node, 3, "- **Online** (memory access): 2x on softmax"),
+        "repair": repair_request(tree, target, failed),
+        "write-from-parent": write_request(tree, target, next_idea, Language.CPP, 3, None),
+        "write-in-another-language": write_request(tree, target, next_idea, Language.TRITON, 3, None),
         "write-anew": write_request(
-            tree, TARGET, next_idea, Language.TRITON, 3, None, failed=(failed.candidate.id,), nth=1
+            tree, target, next_idea, Language.TRITON, 3, None, failed=(failed.candidate.id,), nth=1
         ),
-        "refine-root": refine_request(EMPTY, TARGET, Growth(None, 0, 0), 1),
-        "refine-candidate": refine_request(tree, TARGET, Growth(node.candidate.id, 0, 0), 3),
+        "refine-root": refine_request(EMPTY, target, Growth(None, 0, 0), 1),
+        "refine-candidate": refine_request(tree, target, Growth(node.candidate.id, 0, 0), 3),
         **{
-            f"write-{language.value}": write_request(EMPTY, TARGET, make_idea("x"), language, 1, None)
+            f"write-{language.value}": write_request(EMPTY, target, make_idea("x"), language, 1, None)
             for language in Language
         },
     }
@@ -129,8 +130,8 @@ def test_ideas_on_the_root_ask_for_the_form_that_is_parsed() -> None:
     request = ideas_request(EMPTY, TARGET, ROOT, 1)
     assert (request.role, request.target, request.parent) == (Role.IDEAS, "cpu", PROBLEM.root(RUN.arithmetic))
     assert (
-        '{"ideas": [{"category": "...", "title": "...", "reasoning": "...", "predicted_speedup": 1.5}]}'
-        in request.prompt
+        '{"ideas": [{"category": "...", "title": "...", "reasoning": "...", "prerequisites": ["..."], '
+        '"predicted_speedup": 1.5}]}' in request.prompt
     )
     assert all(f'"{category.value}"' in request.prompt for category in Category)
     assert all(f"**{category.value}**" in request.prompt for category in Category)
@@ -177,6 +178,32 @@ def test_a_write_request_explains_its_language_and_the_contract(language: Langua
         "exactly one fenced block",
     ):
         assert text in request.prompt, text
+
+
+def test_the_workload_that_is_timed_is_called_by_its_name() -> None:
+    """Where `main` does not fit the device, its sizes are told nowhere."""
+    assert "fast at `main`" in prompts()["write-cpp"]
+    found = prompts(TARGET.model_copy(update={"workload": "half rows"}))
+    for name in ("write-cpp", "write-from-parent", "refine-root"):
+        assert "then fast at `half rows`" in found[name]
+    with as_file(files("agentgen.search.prompts")) as folder:
+        assert not [file.name for file in folder.rglob("*.md") if "`main`" in file.read_text()]
+
+
+def test_who_writes_code_is_told_what_an_idea_needs() -> None:
+    needs = ("a row fits in 227 KB of shared memory", "x is in registers already")
+    idea = make_idea("x").model_copy(update={"prerequisites": needs})
+    tree, _, failed = grown_tree()
+    told = (
+        "Because $x of {y}.\n\nPrerequisites:\n- a row fits in 227 KB of shared memory\n- x is in registers already\n"
+    )
+    assert told in write_request(EMPTY, TARGET, idea, Language.CPP, 1, None).prompt
+    assert "Prerequisites:" not in write_request(EMPTY, TARGET, make_idea("x"), Language.CPP, 1, None).prompt
+    again = empty_tree(RUN)
+    again.add_idea(1, idea)
+    node = grow(again, 1, bad := make_candidate(source_text("CRASHED"), idea), untimed(bad, Outcome.CRASHED))
+    assert told in repair_request(again, TARGET, node).prompt
+    assert "Prerequisites:" not in repair_request(tree, TARGET, failed).prompt
 
 
 def test_a_write_request_shows_the_parent_and_the_best_one_in_its_own_language() -> None:

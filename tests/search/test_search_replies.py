@@ -62,6 +62,91 @@ def test_one_broken_idea_does_not_cost_the_others() -> None:
     assert [idea.title for idea in found] == ["Fine one"]
 
 
+def test_null_is_missing() -> None:
+    text = ideas_json("Fine one").replace('"Fine one"', "null")
+    found = ideas(text)
+    assert isinstance(found, Unusable)
+    assert "title" in found.reason
+    reasoned = ideas(ideas_json("Fine one").replace('"Fine one, for it waits."', "null"))
+    assert isinstance(reasoned, Unusable)
+    assert "reasoning" in reasoned.reason
+
+
+def titles(text: str, count: int = 4) -> list[str]:
+    found = ideas(text, count)
+    assert isinstance(found, tuple), found
+    return [idea.title for idea in found]
+
+
+FORM = '{"ideas": [{"category": "...", "title": "...", "reasoning": "...", "predicted_speedup": 1.5}]}'
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"<think>The form is {FORM}. A draft: {ideas_json('Draft')} Better:</think>\n",
+        f"A draft:\n{ideas_json('Draft')}\n</think>\n\n",
+        f"The form is {FORM}\n",
+        f"A draft: {ideas_json('Draft')}\n\nBetter:\n",
+    ],
+)
+def test_the_ideas_after_the_thinking_count(before: str) -> None:
+    assert titles(before + ideas_json("One way", "Another way")) == ["One way", "Another way"]
+    assert titles(before + ideas_json("One way") + f"\n(as asked: {FORM})") == ["One way"]
+
+
+def test_where_nothing_follows_the_thinking_all_counts() -> None:
+    assert titles(f"<think>{ideas_json('One way')}</think>\n") == ["One way"]
+    assert parse_source(reply(f"<think>\n{fenced(source_text('1.0'))}</think>\n \n")) == source_text("1.0")
+
+
+def test_the_reason_is_that_of_the_last_one() -> None:
+    found = ideas(f'I was given {FORM}.\n{{"ideas": [,]}}')
+    assert isinstance(found, Unusable)
+    assert "could not be read" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("two\nlines\tof it", "two\nlines\tof it"),
+        (r"\(n\) rows, 5\% of \\ and \u00e9 and \unit", "\\(n\\) rows, 5\\% of \\ and é and \\unit"),
+        (r"a \"quoted\" word, \\(x\\)", 'a "quoted" word, \\(x\\)'),
+    ],
+)
+def test_line_breaks_and_stray_backslashes_are_read(written: str, read: str) -> None:
+    found = ideas(ideas_json("Fine one").replace("Fine one, for it waits.", written))
+    assert isinstance(found, tuple), found
+    assert found[0].reasoning == read
+
+
+def test_a_bare_list_of_ideas_is_read() -> None:
+    bare = json.dumps(json.loads(ideas_json("One way", "Another way"))["ideas"])
+    assert titles(bare) == ["One way", "Another way"]
+    assert titles(f"x[0] = [{{}}]\n```json\n{bare}\n```") == ["One way", "Another way"]
+    assert titles(f'{{"ideas": {bare}, "note": "cut o') == ["One way", "Another way"]
+    assert isinstance(ideas('[{"title": "One way", "reasoning": "r"}]'), Unusable)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ('["a row fits\\n in shared memory", " "]', ("a row fits in shared memory",)),
+        ('"a row fits"', ("a row fits",)),
+        ("null", ()),
+        ('[1, {"a": 2}, null, "it is timed"]', ("it is timed",)),
+        (json.dumps(["x" * 300] * 20), ("x" * 200,) * 8),
+    ],
+)
+def test_what_an_idea_needs_is_read_and_bounded(given: str, kept: tuple[str, ...]) -> None:
+    with_needs = ideas_json("Fine one").replace('"predicted', f'"prerequisites": {given}, "predicted')
+    found, plain = ideas(with_needs), ideas(ideas_json("Fine one"))
+    assert isinstance(found, tuple)
+    assert isinstance(plain, tuple)
+    assert (found[0].prerequisites, plain[0].prerequisites) == (kept, ())
+    assert found[0].id == plain[0].id
+
+
 @pytest.mark.parametrize("forecast", ['"a lot"', "-1", "0", "1e999", "null"])
 def test_a_strange_forecast_is_left_out(forecast: str) -> None:
     found = ideas(ideas_json("Fine one").replace("1.5", forecast))
@@ -147,6 +232,13 @@ def test_the_block_is_returned_as_it_came(before: list[str], code: list[str], af
 def test_of_several_blocks_the_one_that_defines_the_module_is_taken() -> None:
     text = f"```cpp\nint x;\n```\n{fenced(source_text('1.0'))}\n~~~\nclass ModelNewer: ...\n~~~\n"
     assert parse_source(reply(text)) == source_text("1.0")
+
+
+@pytest.mark.parametrize("begin", ["<think>\n", ""])
+def test_the_block_after_the_thinking_counts(begin: str) -> None:
+    drafts = fenced(source_text("1")) + fenced(source_text("2")) + "```python\nclass ModelNew: # no, "
+    text = f"{begin}{drafts}</think>\n\n{fenced(source_text('3'))}"
+    assert parse_source(reply(text)) == source_text("3")
 
 
 def test_fences_within_a_longer_fence_are_text() -> None:

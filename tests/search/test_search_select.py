@@ -8,7 +8,7 @@ from agentgen.records.candidate import Language
 from agentgen.records.idea import Idea
 from agentgen.records.score import Score
 from agentgen.records.trial import Outcome
-from agentgen.search.select import eligible, in_reach, leader, next_parent
+from agentgen.search.select import beats, eligible, in_reach, leader, next_parent
 from agentgen.search.tree import Node
 
 A, B, C = (make_idea(title=f"Idea {letter}") for letter in "ABC")
@@ -69,6 +69,34 @@ def test_intervals_that_touch_are_a_tie() -> None:
 def test_no_tie_no_diversity() -> None:
     first, same, other = node("first", A, 3.0), node("same", A, 2.9, low=2.8, high=3.0), node("other", B, 1.5)
     assert order([first, same, other]) == [first, same, other]
+
+
+def test_what_identical_code_differs_by_is_a_tie_and_no_gain() -> None:
+    """Intervals of 0.1% to each side, 0.4% apart: between processes, 1% is seen of the same code."""
+    first, same, other = (
+        node(name, idea, ratio, ratio * 0.999, ratio * 1.001)
+        for name, idea, ratio in (("first", A, 2.008), ("same", A, 2.004), ("other", B, 2.0))
+    )
+    assert order([first, same, other]) == [first, other, same]
+    assert not beats(first, other)
+    assert list(in_reach([first, other], 1)) == [first, other]
+    faster = node("faster", A, 2.03, 2.028, 2.032)
+    assert beats(faster, other)
+    assert list(in_reach([faster, other], 1)) == [faster]
+
+
+def test_the_margin_of_a_short_call_is_in_microseconds() -> None:
+    """0.4 us is 2% of 20 us."""
+    short, shorter, shortest = (node(str(ratio), A, ratio, ratio * 0.999, ratio * 1.001) for ratio in (32, 32.5, 33.2))
+    assert not beats(shorter, short)
+    assert beats(shortest, short)
+
+
+def test_over_the_baseline_the_judge_has_the_word() -> None:
+    assert beats(node("fast", A, 1.05), None)
+    assert not beats(node("even", A, 1.015, 1.005, 1.02), None)
+    assert not beats(without_time("checked"), None)
+    assert beats(node("slow", A, 0.5), without_time("checked"))
 
 
 def test_the_same_trials_in_any_order_choose_the_same() -> None:

@@ -157,6 +157,21 @@ def test_a_prompt_that_is_refused_ends_its_branch_alone(ledger: Ledger) -> None:
     assert list(ledger.ended("run-1").values()) == ["too long for the model's context"]
 
 
+def test_whose_answer_could_not_be_used_is_asked_again(ledger: Ledger) -> None:
+    def answer(request: ChatRequest) -> Answer:
+        return eight(request) if request.attempt else "I have none."
+
+    models = ScriptedModel(answer), ScriptedModel(answer)
+    ledger.create_run(make_run(EIGHT))
+    assert run_search(ledger.run("run-1"), ledger, Roster.of(*models), ReplayJudge(), ignore) == DONE
+    for model in models:
+        first, again = ({one.first_id for one in model.requests if one.attempt == nth} for nth in (0, 1))
+        assert first == again
+        assert first
+    told_of = {letter.id: letter.first_id for letter in ledger.letters("run-1")}
+    assert told_of == {one.id: one.first_id for model in models for one in model.requests}
+
+
 class Unwritable(SlowModel):
     """Cannot be told that an answer was of no use."""
 

@@ -56,7 +56,7 @@ def _idea(idea: Idea, became: Became | None, parent: str | None) -> dict[str, ob
         "kind": "idea",
         "parent": parent,
         "title": visible(idea.title),
-        "reasoning": visible(idea.reasoning),
+        "reasoning": visible(idea.explained),
         "facts": facts,
     }
 

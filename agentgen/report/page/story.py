@@ -89,7 +89,7 @@ def _step(link: Link, number: int | None, before: Score | None, last: float | No
         number=number,
         title=idea.title if idea else "A program without an idea in words",
         category=idea.category.value if idea else "",
-        reasoning=idea.reasoning if idea and not link.repair else "",
+        reasoning=idea.explained if idea and not link.repair else "",
         language=link.language.value,
         repair=link.repair,
         outcome=score.outcome.value if score else "not evaluated",
