@@ -64,6 +64,8 @@ _CONNECT_S: Final = 10.0
 class OpenAIModel:
     """Answers from a server. Safe to use from several tasks, and in one event loop after another."""
 
+    stays_out = False
+
     def __init__(
         self,
         model: str,
