@@ -15,6 +15,11 @@ class ChatModel(Protocol):
         """Who answers, as shown to the user."""
         ...
 
+    @property
+    def stays_out(self) -> bool:
+        """Whether a request stays out that was asked and not answered, and may be answered with no process there."""
+        ...
+
     async def kept(self, request: ChatRequest) -> ChatReply | None:
         """Returns a reply to `request` that came and was never `taken`, because the process ended in between. It costs
         nothing more; None where there is none."""

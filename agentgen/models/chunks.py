@@ -5,6 +5,8 @@ A stream's `delta` and a completion's `message` have the same fields. Where serv
 - Reasoning is `reasoning` (vLLM, OpenRouter, Ollama) or `reasoning_content` (SGLang, llama.cpp), or both, then equal.
 - Usage comes in a last event without choices, with the end, or never; `reasoning_tokens` beside the other counts
   (SGLang) or in their details; `cost` only from OpenRouter.
+- Reasoning is part of `completion_tokens`, or comes on top of them (xAI, Gemini behind OpenAI's protocol). It is paid
+  as output either way, and `total_tokens` has it.
 - Any field may be null instead of missing.
 
 Not covered: tools (none are offered), more choices than one (not asked for), content in parts.
@@ -66,13 +68,21 @@ def _used(usage: Mapping[str, Any]) -> Used:
     of_input = _mapping(usage.get("prompt_tokens_details"))
     of_output = _mapping(usage.get("completion_tokens_details"))
     reasoning = _count(of_output.get("reasoning_tokens"))
+    prompt = _count(usage.get("prompt_tokens"))
     return Used(
-        input_tokens=_count(usage.get("prompt_tokens")),
+        input_tokens=prompt,
         cached_tokens=_count(of_input.get("cached_tokens")),
-        output_tokens=_count(usage.get("completion_tokens")),
+        output_tokens=_output_tokens(prompt, _count(usage.get("completion_tokens")), _count(usage.get("total_tokens"))),
         reasoning_tokens=_count(usage.get("reasoning_tokens")) if reasoning is None else reasoning,
         cost_usd=_usd(usage.get("cost")),
     )
+
+
+def _output_tokens(prompt: int | None, completion: int | None, total: int | None) -> int | None:
+    """Returns all that was not read, with the reasoning that some servers do not count as completion."""
+    if prompt is None or completion is None or total is None:
+        return completion
+    return max(completion, total - prompt)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

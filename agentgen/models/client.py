@@ -28,18 +28,20 @@ import httpx2
 import openai
 from genai_prices import Usage, calc_price
 from openai import AsyncAPIResponse
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, stop_before_delay
+from tenacity import AsyncRetrying, retry_if_exception, stop_before_delay
 
 from agentgen.errors import ModelUnavailable, PromptRefused
 from agentgen.models.chunks import Chunk
 from agentgen.models.journal import Journal, Page
 from agentgen.models.pieces import End, Piece, Used, whole_reply
 from agentgen.models.retries import (
+    Attempts,
     NothingCame,
     explain,
     one_line,
     refused_option,
     refuses_prompt,
+    tell_of_a_long_wait,
     wait_s,
     worth_retrying,
 )
@@ -57,12 +59,12 @@ DEFAULT_TEMPERATURE: Final[Mapping[Role, float]] = {
 }
 """Ideas should differ from each other; code should run; a program that no words came before should do both."""
 _CONNECT_S: Final = 10.0
-_ATTEMPTS: Final = 6
-"""Each may be a paid generation: one that timed out in silence."""
 
 
 class OpenAIModel:
     """Answers from a server. Safe to use from several tasks, and in one event loop after another."""
+
+    stays_out = False
 
     def __init__(
         self,
@@ -99,6 +101,8 @@ class OpenAIModel:
         self._deadline_s = deadline_s
         self._journal = Journal(journal) if journal else None
         self._refused: frozenset[str] = frozenset()
+        self._heard = False
+        """Whether the server ever sent anything."""
 
     @property
     def name(self) -> str:
@@ -143,7 +147,8 @@ class OpenAIModel:
             sleep=anyio.sleep,
             retry=retry_if_exception(worth_retrying),
             wait=wait_s,
-            stop=stop_after_attempt(_ATTEMPTS) | stop_before_delay(self._deadline_s),
+            stop=Attempts(lambda: self._heard) | stop_before_delay(self._deadline_s),
+            before_sleep=tell_of_a_long_wait,
             reraise=True,
         )
         try:
@@ -207,8 +212,11 @@ class OpenAIModel:
                 extra_body=options,
             )
             try:
-                return await opened.enter_async_context(call)
+                response = await opened.enter_async_context(call)
+                self._heard = True
+                return response
             except openai.APIStatusError as error:
+                self._heard = True
                 refused = refused_option(error, options)
                 if refused is None:
                     raise

@@ -28,6 +28,9 @@ _LOOK_S: Final = 0.5
 class MailboxModel:
     """Answers from files in one folder."""
 
+    stays_out = True
+    """A request's file waits for whoever writes the answer."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
@@ -37,7 +40,8 @@ class MailboxModel:
         return ANONYMOUS
 
     async def kept(self, request: ChatRequest) -> ChatReply | None:
-        """Returns nothing: all that ever came is still there to be asked for."""
+        """Returns nothing: all that ever came is still there to be asked for. Other runs may have asked for it in the
+        same folder, so it counts in a run only once that run has asked for it as well, within its caps."""
         return None
 
     async def ask(self, request: ChatRequest) -> ChatReply:

@@ -44,6 +44,8 @@ class Provenance(Record):
 class RecordedModel:
     """Answers from a recording."""
 
+    stays_out = False
+
     def __init__(self, folder: Path) -> None:
         """Opens a recording.
 

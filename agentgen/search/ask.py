@@ -8,7 +8,8 @@
 Where a model gives up, nothing more is sent, but what is under way is waited for: it is paid for.
 
 A process may be killed between a model's answer and its commit: models keep what they got until it is `taken`, and
-such a reply is taken before anything is sent, under whatever cap.
+such a reply is taken before anything is sent, under whatever cap. An answer to what this run left in a mailbox is taken
+under whatever cap too, and counts as still to come until it is.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ Spent is what the stored replies say. What a request takes is not known before i
 
 What a reply does not say (tokens, price) is estimated in the same way from its texts. Requests that are out, under way
 or in a mailbox, count with all that they could take; one that fits only beside nothing under way waits until that has
-ended. After the first request that is not sent none is, though a shorter
-one might fit: what a search does must not depend on which of its requests are small.
+ended. One that is out in a mailbox from an earlier walk is asked for again under whatever cap: that takes nothing more,
+and its answer may have come. After the first request that is not sent none is, though a shorter one might fit: what a
+search does must not depend on which of its requests are small.
 
 Not covered: an answer larger than any before, which exceeds a cap by that one answer; attempts that a server charged
 for and did not answer (time-outs), for they are in no reply.
@@ -21,7 +22,7 @@ for and did not answer (time-outs), for they are in no reply.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import ceil
@@ -107,8 +108,8 @@ class Budget:
         self._spent = _Sum()
         self._under_way: dict[str, _Sum] = {}
         """What requests could take that were sent and not answered yet, by id."""
-        self._mailbox = _Sum()
-        """What requests could take that wait for somebody to answer them."""
+        self._mailbox: dict[str, _Sum] = {}
+        """What requests could take that wait for somebody to answer them, by id."""
         self._about: set[Cap] = set()
         self._candidates: set[str] = set()
         self.capped: Capped | None = None
@@ -116,28 +117,37 @@ class Budget:
         if run.caps == Caps():
             return
         self._candidates = set(ledger.candidate_ids(run.id))
+        ended, out = ledger.ended(run.id), list[Letter]()
         for letter in ledger.letters(run.id):
             if letter.answered:
                 self._count(letter)
+            elif letter.id not in ended and roster.chosen(letter.role, letter.first_id).stays_out:
+                out.append(letter)
+        self._mailbox = {letter.id: self._most(letter.role, letter.first_id, letter.request_bytes) for letter in out}
 
     def look(self, request: ChatRequest) -> Room:
-        """Returns whether a request fits into what is left. Once one does not, none does."""
+        """Returns whether a request may be sent. Once one does not fit, none does, but those that are out already."""
+        if request.id in self._mailbox:
+            return Room.NOW
         if self.capped is not None:
             return Room.NEVER
-        if self._over(request, self._out()) is None:
+        in_mailbox = _sum(self._mailbox)
+        out = _sum(self._mailbox, self._under_way)
+        if self._over(request, out) is None:
             return Room.NOW
-        if self._under_way and self._over(request, self._mailbox) is None:
+        if self._under_way and self._over(request, in_mailbox) is None:
             return Room.LATER
-        self.capped = self._over(request, self._mailbox) or self._over(request, self._out())
+        self.capped = self._over(request, in_mailbox) or self._over(request, out)
         return Room.NEVER
 
     def sent(self, request: ChatRequest) -> None:
         """Counts what a request could take that is under way."""
-        self._under_way[request.id] = self._most(request)
+        self._mailbox.pop(request.id, None)
+        self._under_way[request.id] = self._most_of(request)
 
     def waits(self, request: ChatRequest) -> None:
         """Counts a request as one that somebody has yet to answer."""
-        self._mailbox.add(self._under_way.pop(request.id))
+        self._mailbox[request.id] = self._under_way.pop(request.id)
 
     def lost(self, request: ChatRequest) -> None:
         """Counts a request no longer: no answer will come."""
@@ -179,18 +189,11 @@ class Budget:
         seen.seconds = max(seen.seconds, letter.seconds or 0.0)
         seen.roles.add(letter.role)
 
-    def _out(self) -> _Sum:
-        """Returns what all requests could take that have no stored reply."""
-        out = _Sum()
-        for other in (self._mailbox, *self._under_way.values()):
-            out.add(other)
-        return out
-
     def _over(self, request: ChatRequest, out: _Sum) -> Capped | None:
         """Returns the first cap that a request could exceed beside others that are out."""
         if self._caps == Caps():
             return None
-        most, caps = self._most(request), self._caps
+        most, caps = self._most_of(request), self._caps
         seconds = self._seen[self._roster.chosen(request.role, request.first_id).name].seconds
         for cap, limit, spent, waiting, more in (
             # Ideas make no candidate, but are of no use where no candidate may follow.
@@ -204,15 +207,27 @@ class Budget:
                 return Capped(cap=cap, limit=limit, spent=spent, waiting=waiting, next=more, about=about)
         return None
 
-    def _most(self, request: ChatRequest) -> _Sum:
+    def _most_of(self, request: ChatRequest) -> _Sum:
+        return self._most(request.role, request.first_id, text_bytes(request.system, request.prompt))
+
+    def _most(self, role: Role, first_id: str, request_bytes: int) -> _Sum:
         """Returns what a request could take."""
-        model = self._roster.chosen(request.role, request.first_id)
+        model = self._roster.chosen(role, first_id)
         seen = self._seen[model.name]
-        tokens_in = _input_tokens(text_bytes(request.system, request.prompt), seen)
-        known = request.role in seen.roles
+        tokens_in = _input_tokens(request_bytes, seen)
+        known = role in seen.roles
         tokens_out = seen.output_tokens if known else max(seen.output_tokens, FIRST_REPLY_TOKENS)
         usd = model.price_usd(tokens_in, tokens_out) or 0.0  # not known: only where there is no cap on it
-        return _Sum(tokens_in + tokens_out, usd, 0 if request.role is Role.IDEAS else 1)
+        return _Sum(tokens_in + tokens_out, usd, 0 if role is Role.IDEAS else 1)
+
+
+def _sum(*out: Mapping[str, _Sum]) -> _Sum:
+    """Returns what requests could take together."""
+    total = _Sum()
+    for some in out:
+        for one in some.values():
+            total.add(one)
+    return total
 
 
 def _input_tokens(size: int, seen: _Seen) -> int:

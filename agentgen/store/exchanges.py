@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Table, select, update
+from sqlalchemy import ColumnElement, Row, Table, select
 
 from agentgen.errors import BadInput
 from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.store import schema
 from agentgen.store.database import Database
 from agentgen.store.rows import Exchange, Letter, Spent, as_json, to_exchange, to_letter, to_spent
-from agentgen.store.statements import add_request, letters, put_text, rows, texts
+from agentgen.store.statements import add_request, fill, letters, put_text, rows, texts
 
 
 class Exchanges:
@@ -33,16 +33,15 @@ class Exchanges:
             if connection.scalar(select(schema.exchange.c.seq).where(*here)) is None:
                 add_request(connection, run_id, request)
             values = {
+                "reply": as_json(reply, "text", "reasoning"),
                 "reply_text": put_text(connection, reply.text),
                 "reply_reasoning": put_text(connection, reply.reasoning),
-                "reply": as_json(reply, "text", "reasoning"),
                 "model": reply.model,
                 "input_tokens": reply.input_tokens,
                 "output_tokens": reply.output_tokens,
                 "cost_usd": reply.cost_usd,
             }
-            missing = schema.exchange.c.reply.is_(None)
-            return connection.execute(update(schema.exchange).where(*here, missing).values(values)).rowcount == 1
+            return fill(connection, run_id, request.id, values)
 
     def reply(self, run_id: str, request_id: str) -> ChatReply | None:
         """Returns the reply to a request; None where there is none yet."""
@@ -69,8 +68,7 @@ class Exchanges:
         with self._database.writing() as connection:
             if connection.scalar(select(schema.exchange.c.id).where(*here)) is None:
                 raise BadInput(f"run {run_id} has no request {request_id}")
-            open_here = (*here, schema.exchange.c.ended.is_(None))
-            return connection.execute(update(schema.exchange).where(*open_here).values(ended=reason)).rowcount == 1
+            return fill(connection, run_id, request_id, {"ended": reason})
 
     def ended(self, run_id: str) -> Mapping[str, str]:
         """Returns the reasons of `end_branch` by request id."""

@@ -1,7 +1,7 @@
 """The ledger: everything a run has asked, got, written and measured, as it happens.
 
-Each method is one short transaction that is committed when it returns. Adding is idempotent: what is there already
-stays as it is and the method returns False, so a resumed run may repeat its last step.
+Each method is one short transaction that is committed when it returns; `merge` alone is several. Adding is idempotent:
+what is there already stays as it is and the method returns False, so a resumed run may repeat its last step.
 
 Every method raises StoreUnavailable when the database fails, and BadInput for a run that is not in it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from sqlalchemy import select, update
 
@@ -35,7 +35,11 @@ from agentgen.store.rows import (
     to_run,
     to_score,
 )
-from agentgen.store.statements import add, find_run, put_text, rows, run_row, stream, texts
+from agentgen.store.statements import add, copy_rows, find_run, lacking, put_text, rows, run_row, stream, texts
+
+_ROWS_AT_ONCE: Final = 500
+"""Of a merge, in one transaction: 10 MB of trials. With one for each row it took 1.8 ms a candidate to find that all
+was there, and 2.5 ms to write it."""
 
 
 def open_ledger(url: str) -> Ledger:
@@ -207,6 +211,20 @@ class Ledger(Exchanges):
     def trials(self, run_id: str) -> tuple[Trial, ...]:
         """Returns the trials in the order they came."""
         return tuple(Trial.model_validate(row.record) for row in self._rows(schema.trial, run_id))
+
+    def merge(self, run_id: str, source: Ledger) -> None:
+        """Adds what another store holds of a run and this one lacks. In several transactions, each of which leaves
+        rows that are whole: what breaks off, another call goes on with.
+
+        Raises:
+            BadInput: there is no such run in one of the stores.
+        """
+        for table in schema.OF_RUNS:
+            with source._database.reading() as theirs, self._database.reading() as ours:
+                ids = lacking(theirs, ours, table, run_id)
+            for first in range(0, len(ids), _ROWS_AT_ONCE):
+                with source._database.reading() as theirs, self._database.writing(paid=True) as ours:
+                    copy_rows(theirs, ours, table, run_id, ids[first : first + _ROWS_AT_ONCE])
 
     def _set(self, run_id: str, values: dict[str, Any]) -> None:
         with self._database.writing() as connection:

@@ -164,3 +164,6 @@ exchange = Table(
     UniqueConstraint("run_id", "seq"),
 )
 """`record` is the request, `reply` the reply without its texts, `ended` why no usable reply will ever come."""
+
+OF_RUNS: Final = (exchange, idea, candidate, trial)
+"""The tables of what runs hold; one whose rows refer to another's comes after it."""

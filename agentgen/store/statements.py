@@ -20,6 +20,7 @@ from sqlalchemy import (
     func,
     select,
     union,
+    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -35,6 +36,9 @@ _EXCHANGE_TEXTS: Final = ("system", "prompt", "reply_text", "reply_reasoning")
 _LOCKED_RUN: Final = select(schema.run.c.id).where(schema.run.c.id == bindparam("of_run")).with_for_update()
 """On PostgreSQL the lock keeps two writers of a run from taking the same `seq`; SQLite has one writer anyway."""
 _TEXT_COLUMNS: Final = {schema.candidate.name: ("source",), schema.exchange.name: _EXCHANGE_TEXTS}
+_REPLY: Final = ("reply", "reply_text", "reply_reasoning", "model", "input_tokens", "output_tokens", "cost_usd")
+_FILLED_LATER: Final = {schema.exchange.name: (_REPLY, ("ended",))}
+"""Columns that a row gets after it was added, all of a group at once; the first of a group says whether it did."""
 
 
 def run_row(connection: Connection, run_id: str) -> Row[Any] | None:
@@ -128,11 +132,55 @@ def add_request(connection: Connection, run_id: str, request: ChatRequest) -> bo
     return add(connection, schema.exchange, run_id, request.id, values)
 
 
+def fill(connection: Connection, run_id: str, request_id: str, values: dict[str, Any]) -> bool:
+    """Sets columns of a row of `exchange`, unless the first of them is set; returns whether it did."""
+    here = schema.exchange.c.run_id == run_id, schema.exchange.c.id == request_id
+    empty = schema.exchange.c[next(iter(values))].is_(None)
+    return connection.execute(update(schema.exchange).where(*here, empty).values(values)).rowcount == 1
+
+
+def lacking(source: Connection, target: Connection, table: Table, run_id: str) -> list[str]:
+    """Returns the ids of a run's rows that another store has no row for or less of, in the order they came."""
+    held = _filled(target, table, run_id)
+    return [
+        row_id
+        for row_id, filled in _filled(source, table, run_id).items()
+        if row_id not in held or any(more and not so_far for more, so_far in zip(filled, held[row_id], strict=True))
+    ]
+
+
+def copy_rows(source: Connection, target: Connection, table: Table, run_id: str, ids: Sequence[str]) -> None:
+    """Adds some rows of a run from another store, and what rows that are there lack. Ids stay: a record of an older
+    version would hash to another one. Texts are hashed anew, for all runs share them.
+
+    Raises:
+        BadInput: there is no such run in one of the stores.
+    """
+    _lock_run(target, run_id)
+    these = table.c.id.in_(ids)
+    said = texts(source, table, run_id, these) if table.name in _TEXT_COLUMNS else {}
+    for _, text in sorted(said.items()):  # in one order, or two writers could wait for each other
+        put_text(target, text)
+    for row in rows(source, table, run_id, these):
+        values = {name: value for name, value in zip(table.c.keys(), row, strict=True) if name != "seq"}
+        if not _insert_missing(target, table, {"of_run": run_id, **values}):
+            for group in _FILLED_LATER.get(table.name, ()):
+                if values[group[0]] is not None:
+                    fill(target, run_id, row.id, {name: values[name] for name in group})
+
+
 def put_text(connection: Connection, text: str) -> str:
     """Keeps a text and returns its sha256."""
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     _insert_missing(connection, schema.blob, {"sha256": sha256, "text": text})
     return sha256
+
+
+def _filled(connection: Connection, table: Table, run_id: str) -> dict[str, tuple[bool, ...]]:
+    """Returns the ids of a run's rows in the order they came, each with which groups of `_FILLED_LATER` it has."""
+    has = [table.c[group[0]].is_not(None) for group in _FILLED_LATER.get(table.name, ())]
+    query = select(table.c.id, *has).where(table.c.run_id == run_id).order_by(table.c.seq)
+    return {row_id: tuple(map(bool, filled)) for row_id, *filled in connection.execute(query)}
 
 
 def _insert_missing(connection: Connection, table: Table, values: dict[str, Any]) -> bool:

@@ -114,7 +114,7 @@ def test_what_a_capped_run_found_is_on_disk(tmp_path: Path) -> None:
         (row,) = ledger.ideas(run.id)
         candidate = Candidate(source=SOURCE, language=Language.CPP, idea=row.idea.id)
         ledger.add_candidate(run.id, 1, candidate)
-        ledger.add_trial(run.id, passed(candidate))
+        ledger.add_trial(run.id, passed(candidate).model_copy(update={"roofline_fraction": 0.5}))  # it would go on
     stopped = resume(tmp_path, "--max-candidates", "1")
     assert (stopped.code, stopped.answer["status"], stopped.answer["best"]) == (0, "stopped", candidate.id)
     assert Path(stopped.answer["kernel"]) == folder / f"relu-{candidate.id[:8]}.py"

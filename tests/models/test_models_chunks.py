@@ -113,6 +113,25 @@ def test_openai(serve: Serve) -> None:
     assert (reply.text, reply.reasoning, reply.cached_tokens, reply.reasoning_tokens) == ("Done.", "", 0, 4)
 
 
+@pytest.mark.parametrize(
+    ("completion", "total", "details", "output"),
+    [
+        (9, 329, {"reasoning_tokens": 300}, 309),  # xAI: beside the completion
+        (9, 329, None, 309),  # Gemini behind OpenAI's protocol: in the total alone
+        (309, 329, {"reasoning_tokens": 300}, 309),  # OpenAI: within the completion
+        (9, 9, None, 9),  # a total that is less than its parts
+        (9, None, {"reasoning_tokens": 300}, 9),
+    ],
+)
+def test_reasoning_beside_the_completion_is_output(
+    serve: Serve, completion: int, total: int | None, details: object, output: int
+) -> None:
+    usage: dict[str, Any] = {"prompt_tokens": 20, "completion_tokens": completion, "total_tokens": total}
+    usage["completion_tokens_details"] = details
+    reply = ask(model(serve(streamed(*speech("Done.", usage=usage)))))
+    assert (reply.input_tokens, reply.output_tokens) == (20, output)
+
+
 def test_sums_may_come_with_every_event(serve: Serve) -> None:
     sums = [{"prompt_tokens": 20, "completion_tokens": count} for count in (1, 2)]
     server = serve(streamed(chunk("Do", usage=sums[0]), chunk("ne.", usage=sums[1]), chunk(finish="stop")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +15,12 @@ import pytest
 from asking import IDEAS, REQUEST, ask, model, until
 from fault_server import OK, Answer, Ending, FaultServer, chunk, completion, error, event, speech, streamed
 from genai_prices import Usage
+from tenacity import RetryCallState, wait_fixed, wait_none
 
 from agentgen.errors import ModelUnavailable, PromptRefused
 from agentgen.models.chat import ChatModel
 from agentgen.models.client import DEFAULT_TEMPERATURE, OPENAI_URL, OpenAIModel
+from agentgen.models.retries import wait_s
 from agentgen.records.chat import Role
 
 Serve = Callable[..., FaultServer]
@@ -99,15 +102,68 @@ def test_a_dropped_connection_is_retried(serve: Serve) -> None:
     assert len(server.seen) == 2
 
 
-def test_a_storm_of_429_is_sat_out(serve: Serve) -> None:
-    refused = Answer(429, error("slow down"), {"retry-after": "0.01"})
-    server = serve(*[refused] * 5, OK)
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_storm_of_refusals_is_sat_out(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    monkeypatch.setattr("agentgen.models.client.wait_s", wait_fixed(0.02))
+    refused = Answer(status, error("slow down"))
+    server = serve(*[refused] * 20, OK)
     assert ask(model(server)).text == "Done."
-    assert len(server.seen) == 6
+    assert len(server.seen) == 21
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "agentgen.models.retries"]
+    assert re.match(r"127\.0\.0\.1 has failed 6 times \(.*slow down.*Ctrl-C", line)
     endless = serve(refused)
-    with pytest.raises(ModelUnavailable, match="still limits the rate after all retries"):
-        ask(model(endless))
-    assert len(endless.seen) == 6
+    with pytest.raises(ModelUnavailable, match="after all retries"):
+        ask(model(endless, deadline_s=1))
+    assert len(endless.seen) > 6
+
+
+@pytest.mark.parametrize("paid", [Answer(408), Answer(504), Answer(524), Answer(ending=Ending.NO_HEAD)])
+def test_what_may_be_paid_is_not_tried_until_the_deadline(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, paid: Answer
+) -> None:
+    monkeypatch.setattr("agentgen.models.client.wait_s", wait_none())
+    refused = Answer(429, error("slow down"))
+    server = serve(refused, refused, paid, refused, paid)
+    with pytest.raises(ModelUnavailable):
+        ask(model(server))
+    assert len(server.seen) == 3 + 6
+
+
+def test_silence_may_be_paid_each_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentgen.models.client.wait_s", wait_none())
+    server = serve(Answer(delay_s=30))
+    with pytest.raises(ModelUnavailable, match="sent nothing in time"):
+        ask(model(server, timeout_s=0.3))
+    assert len(server.seen) == 6
+
+
+def test_a_server_that_is_restarted_is_waited_for_and_one_that_never_was_there_is_not(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def wait(state: RetryCallState) -> float:
+        waits.append(wait_s(state))
+        return 0.05
+
+    monkeypatch.setattr("agentgen.models.client.wait_s", wait)
+    gone = serve(OK)
+    asked = model(gone)
+    gone.close()
+    with pytest.raises(ModelUnavailable, match="cannot be reached"):
+        ask(asked)
+    assert len(waits) == 6
+    assert sum(waits[:5]) < 16, "seconds, as it would have been"
+    restarted = serve(OK)
+    asked = model(restarted, deadline_s=2)
+    ask(asked)
+    restarted.close()
+    waits.clear()
+    with pytest.raises(ModelUnavailable, match="cannot be reached"):
+        ask(asked)
+    assert len(waits) > 12
 
 
 def test_a_slow_answer_is_retried_and_then_told(serve: Serve) -> None:

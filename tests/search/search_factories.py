@@ -195,6 +195,7 @@ class ScriptedModel:
     """Answers from a function; an exception it returns is raised. Counts what it answered."""
 
     name = "scripted"
+    stays_out = False
 
     def __init__(self, answer: Callable[[ChatRequest], Answer]) -> None:
         self._answer = answer

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import Connection, Engine, event
 
 from agentgen.errors import BadInput, StoreUnavailable
 from agentgen.records.run import Caps, RunStatus
@@ -70,6 +73,68 @@ def test_what_was_done_elsewhere_comes_back_and_nothing_twice(ledger: Ledger, ma
         assert ledger.trials(RUN) == (make.passed(0), make.failed(1))
         assert ledger.reply(RUN, make.request(1).id) == make.reply("meanwhile")
         assert len(ledger.candidates(RUN)) == 2
+
+
+def test_answers_and_ends_that_came_elsewhere_come_back(ledger: Ledger, make: Make, tmp_path: Path) -> None:
+    filled(ledger, make)
+    pack(ledger, RUN, tmp_path)
+    with open_ledger(f"sqlite:///{tmp_path}/elsewhere.db") as other:
+        unpack(tmp_path, other)
+        other.add_reply(RUN, make.request(1), make.reply("from there"))
+        other.end_branch(RUN, make.request(0).id, "leads nowhere")
+        other.end_branch(RUN, make.request(2).id, "the first reason stays")
+        other.add_request(RUN, make.request(3))
+        pack(other, RUN, tmp_path)
+        unpack(tmp_path, ledger)
+        assert contents(ledger) == contents(other)
+    assert ledger.reply(RUN, make.request(1).id) == make.reply("from there")
+    assert ledger.ended(RUN)[make.request(2).id] == "nothing recorded"
+
+
+def test_what_is_there_is_not_written_again(ledger: Ledger, make: Make, tmp_path: Path) -> None:
+    """On every command: with a transaction for each row that took 3.5 s at 2,000 candidates, and takes 0.04 s now."""
+    filled(ledger, make)
+    for number in range(2, 40):
+        ledger.add_reply(RUN, make.request(number), make.reply())
+        ledger.add_candidate(RUN, 1, make.candidate(number))
+        ledger.add_trial(RUN, make.failed(number))
+    pack(ledger, RUN, tmp_path)
+    ended = list[Connection]()
+    count = ended.append  # one object, by which it is found again
+    event.listen(Engine, "commit", count)
+    try:
+        unpack(tmp_path, ledger)
+    finally:
+        event.remove(Engine, "commit", count)
+    assert len(ended) < 40, "transactions"
+
+
+def test_what_an_older_version_stored_keeps_its_id(ledger: Ledger, make: Make, tmp_path: Path) -> None:
+    """Its record lacks a field of today, so the id would be another one today."""
+    filled(ledger, make)
+    with sqlite3.connect(tmp_path / "results" / "agentgen.db") as store:
+        record = json.loads(store.execute("SELECT record FROM trial").fetchone()[0])
+        del record["log"]
+        store.execute("UPDATE trial SET id = 'older', record = ?", [json.dumps(record)])
+    store.close()
+    pack(ledger, RUN, tmp_path)
+    unpack(tmp_path, ledger)
+    assert len(ledger.trials(RUN)) == 1
+
+
+def test_a_text_that_is_not_what_its_hash_says_harms_no_other_run(ledger: Ledger, make: Make, tmp_path: Path) -> None:
+    with open_ledger(f"sqlite:///{tmp_path}/elsewhere.db") as other:
+        filled(other, make)
+        pack(other, RUN, tmp_path)
+    with sqlite3.connect(tmp_path / FILE) as packed:
+        packed.execute("UPDATE blob SET text = 'another'")
+    packed.close()
+    with pytest.raises(StoreUnavailable, match="FOREIGN KEY"):
+        unpack(tmp_path, ledger)
+    ledger.create_run(make.run("20261121-other-bbbb"))
+    ledger.add_candidate("20261121-other-bbbb", 1, make.candidate(0))
+    (row,) = ledger.candidates("20261121-other-bbbb")
+    assert row.candidate == make.candidate(0)
 
 
 def test_caps_travel_and_those_that_were_set_anew_here_stay(ledger: Ledger, make: Make, tmp_path: Path) -> None:
