@@ -40,15 +40,15 @@ class Baseline:
             is not lost with that.
         """
         waiting = [failure for failure in report.failures if waits(failure)]
-        if waiting and len(waiting) == len(report.failures):
-            console.print(f"not compared with {self.path} before all is answered", soft_wrap=True)
-            return WAITING, {}
-        code, told = 0, dict[str, Any]()
+        code, told = WAITING if waiting else 0, dict[str, Any]()
         if self.report:
             compared = compared_with(self.report)
             console.print(compared.shown(), soft_wrap=True)  # a change is one line, in a log as well
-            code = UNEXPECTED if compared.regression else WAITING if waiting else 0
+            code = UNEXPECTED if compared.regression else code
             told = compared.summary()
+        if self.update and waiting and len(waiting) == len(report.failures):
+            console.print(f"{self.path} is written once all is answered", soft_wrap=True)
+            return code, told
         try:
             if words := self.written(report):
                 console.print(words, soft_wrap=True)

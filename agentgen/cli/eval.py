@@ -97,8 +97,8 @@ def evaluate(
     code, told = tally.exit_code(report), {}
     if kept:
         code, told = kept.settled(report, lambda old: evaluating.compared(report, old, chosen), console)
-    if "error" not in told or tally.may_go_on:  # what could not be written is not lost
-        evaluating.end(tally)
+    if "error" not in told or evaluating.may_go_on:  # what could not be written is not lost
+        evaluating.end()
     if json:
         answer(summary(report) | again | told)
     return code
