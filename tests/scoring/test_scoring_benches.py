@@ -132,6 +132,7 @@ def dataset(folder: Path, *kernels: tuple[str, str]) -> Path:
     text = HEAD
     for number, (problem, source) in enumerate(kernels):
         (folder / "cuda" / f"{number}.py").write_text(source)
+        (folder / problem).mkdir(exist_ok=True)
         text += f"- {{name: k{number}, inputs: {{problem: {problem}, kernel: cuda/{number}.py}}, "
         text += "metadata: {devices: [cuda]}, expected_output: {accepted: true}}\n"
     path = folder / "small.yaml"
