@@ -11,13 +11,11 @@ folder contradicts. That nobody wrote all of them anew can only be seen by judgi
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
@@ -30,6 +28,7 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.entry import Entry, Origin, Reverified, Step
 from agentgen.records.problem import Problem
 from agentgen.records.trial import Trial
+from agentgen.store.locks import alone
 
 Kind = TypeVar("Kind", bound=Record)
 
@@ -90,7 +89,7 @@ def add(entry: Entry, to: Path) -> Path:
     files = {KERNEL: source, TRIAL: _text(entry.trial), ENTRY: _text(about)}
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(home.parent):
+        with alone(home.parent):
             _require_new(home, source)
             part = Path(tempfile.mkdtemp(prefix=".entry.", dir=home.parent))
             try:
@@ -103,19 +102,6 @@ def add(entry: Entry, to: Path) -> Path:
     except OSError as error:
         raise StoreUnavailable(f"the entry cannot be written to {home}: {error.strerror or error}") from error
     return home
-
-
-@contextmanager
-def _alone(folder: Path) -> Generator[None]:
-    """Has others who enter something there wait, where the file system can lock a folder: two who enter one kernel at
-    once would both find that it is new."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(opened)
 
 
 def _require_new(home: Path, source: bytes) -> None:

@@ -23,6 +23,7 @@ def test_what_json_has_not_becomes_null(capsys: pytest.CaptureFixture[str]) -> N
         ("solve x --json", True),
         ("--json", True),
         ("solve --json=true", True),
+        ("solve --json=False", False),
         ("solve --jason", False),
         ("a -- --json", False),
     ],
