@@ -14,7 +14,7 @@ from agentgen.records.base import Record
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.idea import Became, Idea
 from agentgen.records.machine import Machine
-from agentgen.records.problem import Problem
+from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.score import Score
 from agentgen.records.trial import Depth, Speedup, Trial
 
@@ -96,9 +96,13 @@ class Entry(Record):
     @property
     def place(self) -> PurePosixPath:
         """Returns its folder within that of all entries."""
-        trial = self.trial
-        device = re.sub(r"[^a-z0-9]+", "-", trial.machine.device.lower()).strip("-") or trial.machine.device_type
-        return PurePosixPath(self.problem.name, trial.arithmetic.value, device, self.id)
+        return shelf(self.problem.name, self.trial.arithmetic, self.trial.machine) / self.id
+
+
+def shelf(problem: str, arithmetic: Arithmetic, machine: Machine) -> PurePosixPath:
+    """Returns the folder of the entries that are ranked together, within that of all entries."""
+    device = re.sub(r"[^a-z0-9]+", "-", machine.device.lower()).strip("-") or machine.device_type
+    return PurePosixPath(problem, arithmetic.value, device)
 
 
 def _certified(entry: Entry) -> str | None:

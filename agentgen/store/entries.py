@@ -90,7 +90,7 @@ def add(entry: Entry, to: Path) -> Path:
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with alone(home.parent):
-            _require_new(home, source)
+            require_new(home.parent, entry.candidate)
             part = Path(tempfile.mkdtemp(prefix=".entry.", dir=home.parent))
             try:
                 for name, content in files.items():
@@ -104,11 +104,17 @@ def add(entry: Entry, to: Path) -> Path:
     return home
 
 
-def _require_new(home: Path, source: bytes) -> None:
-    for other in sorted(home.parent.glob(f"*/{KERNEL}")):
+def require_new(shelf: Path, candidate: Candidate) -> None:
+    """Raises BadInput where a kernel is there already.
+
+    Args:
+        shelf: folder of the entries that it would be ranked with.
+        candidate: with a source that no other of them may have.
+    """
+    for other in sorted(shelf.glob(f"*/{KERNEL}")):
         if other.parent.name.startswith("."):
             continue  # what somebody began and never finished keeps nobody out
-        if other.parent == home or contents(other) == source:
+        if other.parent.name == candidate.id or contents(other) == candidate.source.encode():
             raise BadInput(f"{other.parent} is that kernel: agentgen reverify judges it again")
 
 
