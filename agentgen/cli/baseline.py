@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from agentgen.cli.solve import WAITING
 from agentgen.cli.tally import UNEXPECTED
-from agentgen.errors import BadInput, MachineFailure
+from agentgen.errors import BadInput, MachineFailure, StoreUnavailable
 from agentgen.report.changes import Compared
 from agentgen.scoring import batch
 from agentgen.scoring.batch import Report
@@ -54,8 +54,7 @@ class Baseline:
                 console.print(words, soft_wrap=True)
                 code = 0
         except MachineFailure as error:
-            console.print(f"agentgen: {error}", soft_wrap=True)
-            return error.exit_code, {**told, "error": str(error), "exit_code": error.exit_code}
+            return error.exit_code, {**told, **_told(error, console)}
         return code, told
 
     def written(self, report: Report) -> str:
@@ -78,6 +77,22 @@ class Baseline:
         return f"written: {self.path}"
 
 
+def saved(report: Report, path: Path | None, console: Console) -> dict[str, Any]:
+    """Writes a report where that was asked for, and returns what programs are told of it: an error, or nothing. What
+    was found is not lost with a report that cannot be written."""
+    try:
+        if path:
+            batch.save(report, path)
+    except StoreUnavailable as error:
+        return _told(error, console)
+    return {}
+
+
+def _told(error: MachineFailure, console: Console) -> dict[str, Any]:
+    console.print(f"agentgen: {error}", soft_wrap=True)
+    return {"error": str(error), "exit_code": error.exit_code}
+
+
 def opened(path: Path | None, *, update: bool, save: Path | None, only: Sequence[str], dataset: str) -> Baseline | None:
     """Returns the baseline that was asked for, of the cases that are evaluated.
 
@@ -89,8 +104,11 @@ def opened(path: Path | None, *, update: bool, save: Path | None, only: Sequence
         dataset: name of what is evaluated.
 
     Raises:
-        BadInput: the options make no sense together, or the file is no report of this dataset.
+        BadInput: the options make no sense together, the file is no report of this dataset, or what is to be written
+            could not be.
     """
+    if save:
+        _require_writable(save, "report")
     if path is None:
         if update:
             raise BadInput("--update-baseline needs the --baseline that is to be written")
@@ -100,7 +118,7 @@ def opened(path: Path | None, *, update: bool, save: Path | None, only: Sequence
     if save and save.resolve() == path.resolve():
         raise BadInput("--save and --baseline are one file: --update-baseline writes it, once it has been compared")
     if update:
-        _require_writable(path)
+        _require_writable(path, "baseline")
     if update and not path.exists():
         return Baseline(path, None, update)
     report = _read(path)
@@ -109,11 +127,18 @@ def opened(path: Path | None, *, update: bool, save: Path | None, only: Sequence
     return Baseline(path, _restricted(report, only) if only else report, update)
 
 
-def _require_writable(path: Path) -> None:
+def _require_writable(path: Path, what: str) -> None:
     """Raises BadInput where a report could not be written: that is no news for the end of an evaluation."""
-    folder = next(folder for folder in path.resolve().parents if folder.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise BadInput(f"the baseline {path} cannot be written: {folder} is no folder that you can write to")
+    target = path.resolve()
+    if target.is_dir():
+        raise BadInput(f"the {what} {path} cannot be written: it is a folder")
+    if target.exists() and not target.is_file():
+        return  # a pipe, or a terminal
+    folder = next(folder for folder in target.parents if folder.exists())
+    try:
+        tempfile.TemporaryFile(dir=folder).close()  # root may write to every folder, and still makes no file in /proc
+    except OSError as error:
+        raise BadInput(f"the {what} {path} cannot be written: {folder} is no folder that you can write to") from error
 
 
 def _read(path: Path) -> Report:

@@ -105,6 +105,15 @@ def test_a_baseline_that_could_never_be_written_is_refused_at_once(tmp_path: Pat
         opened(tmp_path / "file" / "b.json", update=True, save=None, only=(), dataset="small")
 
 
+@pytest.mark.parametrize(
+    ("path", "why"), [(".", "it is a folder"), ("/proc/none/r.json", "/proc is no folder that you can write to")]
+)
+def test_a_report_that_could_never_be_saved_is_refused_at_once(tmp_path: Path, path: str, why: str) -> None:
+    for update, save in ((False, tmp_path / path), (True, None)):
+        with pytest.raises(BadInput, match=why):
+            opened(tmp_path / path if update else None, update=update, save=save, only=(), dataset="small")
+
+
 WAITS = "ReplyPending: run r is waiting for 1 answer"
 
 
@@ -190,6 +199,20 @@ def test_what_is_kept_is_removed_once_the_baseline_is_written(
     told = json.loads(capsys.readouterr().out)
     assert (told["dataset"], told["as_expected"], "error" in told) == ("small", True, fails)
     assert evaluating.ended is not fails
+
+
+def test_a_report_that_cannot_be_saved_loses_nothing_that_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, case = tmp_path / "r.json", "{name: a, inputs: {problem: .}, metadata: {devices: [cpu]}}"
+    (tmp_path / "small.yaml").write_text(f"name: small\ncases: [{case}]\n")
+    evaluating = Rehearsed(path.mkdir)
+    monkeypatch.setattr(command, "Evaluating", evaluating.begun)
+    assert command.evaluate(tmp_path / "small.yaml", device="cpu", save=path, json=True) == 2
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert (told["dataset"], told["exit_code"], "cannot be written" in told["error"]) == ("small", 2, True)
+    assert (said.err.count("r.json"), evaluating.ended) == (1, False)
 
 
 def test_the_command_line_refuses_before_anything_is_judged(tmp_path: Path) -> None:
