@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Final
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import Field, model_validator
 
-from agentgen.records.base import Record
+from agentgen.records.base import Moment, Record
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.idea import Became, Idea
 from agentgen.records.machine import Machine
@@ -44,13 +44,13 @@ class Origin(Record):
     """Where an entry comes from."""
 
     run: str
-    begun: AwareDatetime
+    begun: Moment
     """The run."""
     model: str
     """Who wrote the kernel, as the ledger names it."""
     machine: Machine | None = None
     """Where the run's judge was; None: not known."""
-    certified: AwareDatetime
+    certified: Moment
     agentgen: str
     """Version of the one that certified."""
     commit: str | None = None
@@ -174,7 +174,7 @@ class Finding(StrEnum):
 class Reverified(Record):
     """One time that an entry was judged again."""
 
-    date: AwareDatetime
+    date: Moment
     finding: Finding
     words: str
     """Why, in a line."""
