@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_evals.reporting import ReportCase, ReportCaseFailure
 from rich.console import Console
 
@@ -19,6 +19,7 @@ from agentgen.report.changes import Compared
 from agentgen.scoring import batch
 from agentgen.scoring.batch import Report
 from agentgen.scoring.faults import may_pass, waits
+from agentgen.scoring.times import measurable
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ def _require_writable(path: Path, what: str) -> None:
 
 def _read(path: Path) -> Report:
     try:
-        return batch.read(path)
+        report = batch.read(path)
+        _About.model_validate(report.experiment_metadata or {})
     except OSError as error:
         raise BadInput(
             f"cannot read the baseline {path}: {error.strerror or error}; --update-baseline makes one"
@@ -152,6 +154,31 @@ def _read(path: Path) -> Report:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise BadInput(f"{path} is no report of agentgen eval: {where}: {fault['msg']}") from error
+    for case in report.cases:
+        if not all(map(measurable, case.output.races)):
+            raise BadInput(f"{path} is no report of agentgen eval: nobody measured such a race of {case.name}")
+    return report
+
+
+class _Commit(BaseModel):
+    """Of what agentgen a report is."""
+
+    id: str
+    changed: bool
+
+
+class _Where(BaseModel):
+    """A machine, of any version: two are compared field by field."""
+
+    device: str = ""
+
+
+class _About(BaseModel):
+    """What is read of a report beside its cases."""
+
+    date: str | None = None
+    commit: _Commit | None = None
+    machine: _Where | None = None
 
 
 def _restricted(report: Report, only: Sequence[str]) -> Report:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import made_records
 import pytest
 from cli_program import agentgen_program
-from pydantic_evals.reporting import EvaluationReport, ReportCaseFailure
+from pydantic_evals.reporting import EvaluationReport, ReportCase, ReportCaseFailure
 from rich.console import Console
 
 from agentgen.cli import eval as command
@@ -63,6 +64,50 @@ def test_files_that_are_no_baseline(tmp_path: Path) -> None:
     batch.save(report(name="other"), path)
     with pytest.raises(BadInput, match="of the dataset 'other', not of 'small'"):
         opened(path, update=True, save=None, only=(), dataset="small")
+
+
+@pytest.mark.parametrize(
+    ("about", "where"),
+    [
+        ({"commit": -1}, "commit"),
+        ({"commit": {"id": 3, "changed": False}}, "commit.id"),
+        ({"machine": 1e300}, "machine"),
+        ({"machine": {"device": []}}, "machine.device"),
+        ({"date": 7}, "date"),
+    ],
+)
+def test_a_baseline_that_was_edited_is_refused_before_anything_is_done(
+    tmp_path: Path, about: dict[str, object], where: str
+) -> None:
+    edited = report()
+    edited.experiment_metadata = about
+    batch.save(edited, tmp_path / "b.json")
+    with pytest.raises(BadInput, match=rf"is no report of agentgen eval: {where}: "):
+        opened(tmp_path / "b.json", update=False, save=None, only=(), dataset="small")
+
+
+@pytest.mark.parametrize(
+    "edited", [{"high": -1.0}, {"high": 1e300}, {"low": 3.0}, {"ratio": 0.0}, {"baseline_us": 0.0}]
+)
+def test_a_race_that_nobody_measured_is_refused(tmp_path: Path, edited: dict[str, float]) -> None:
+    race = made_records.speedup(2.0, 1.9, 2.1).model_copy(update=edited)
+    judged = ReportCase[Inputs, Verdict, About](
+        name="a",
+        metadata=None,
+        expected_output=None,
+        metrics={},
+        attributes={},
+        scores={},
+        labels={},
+        assertions={},
+        inputs=Solve(problem=Path("p")),
+        output=Verdict(accepted=True, races=(race,)),
+        task_duration=1.0,
+        total_duration=1.0,
+    )
+    batch.save(EvaluationReport(name="small", cases=[judged]), tmp_path / "b.json")
+    with pytest.raises(BadInput, match=r"nobody measured such a race of a|races.0.ratio: "):
+        opened(tmp_path / "b.json", update=False, save=None, only=(), dataset="small")
 
 
 def test_what_is_not_evaluated_is_not_compared(tmp_path: Path) -> None:
