@@ -14,7 +14,7 @@ from agentgen import __version__, config, wiring
 from agentgen.cli.answer import answer, write
 from agentgen.cli.checkout import commit
 from agentgen.cli.kernel import REJECTED, Judged, Subject, judged
-from agentgen.cli.options import Device, Display, Json, Sandbox
+from agentgen.cli.options import Display, Json, RunDevice, Sandbox
 from agentgen.cli.reverify import certificate, require_unchanged, subject_of
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
@@ -124,7 +124,7 @@ def add(
     /,
     *,
     model: str | None = None,
-    device: Device = None,
+    device: RunDevice = None,
     sandbox: Sandbox = None,
     display: Display = None,
     json: Json = False,

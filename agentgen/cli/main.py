@@ -84,7 +84,7 @@ app.command(
 )
 app.command("agentgen.cli.failures:app", name="failures", help="What runs could not do: list, keep as cases, shrink.")
 app.command("agentgen.cli.report:report", name="report", help="Write a run as one HTML file.")
-app.command("agentgen.cli.problems:app", name="problems", help="List the problems, or show one.")
+app.command("agentgen.cli.problems:app", name="problems", help="List the problems, show one, or import more.")
 app.command("agentgen.cli.doctor:doctor", name="doctor", help="Tell what this machine can do.")
 
 
