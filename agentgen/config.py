@@ -38,6 +38,7 @@ from math import inf
 from os.path import expanduser
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 from agentgen.errors import BadConfig
 
@@ -107,7 +108,11 @@ class Settings:
 
 def here(flags: Layer) -> Settings:
     """Returns the settings of this process: see `load`."""
-    return load(flags, os.environ, Path.cwd())
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError as error:
+        raise BadConfig("the working folder is not there any more: go to another one") from error
+    return load(flags, os.environ, folder)
 
 
 def load(flags: Layer, environment: Mapping[str, str], folder: Path) -> Settings:
@@ -125,6 +130,9 @@ def load(flags: Layer, environment: Mapping[str, str], folder: Path) -> Settings
         raise BadConfig(f"rounds is {said.rounds}; a run has at least 1 round")
     for name in CAPS:
         _check_cap(name, getattr(said, name))
+    if said.base_url is not None and not _names_a_server(said.base_url):
+        # Not what was given: a password may be in it.
+        raise BadConfig(f"AGENTGEN_BASE_URL (base_url in {FILE}) names no server: give http://HOST:PORT/v1")
     root = repository()
     results = (root if root and folder.resolve().is_relative_to(root) else folder) / "results"
     return Settings(
@@ -152,6 +160,15 @@ def _check_cap(name: str, value: float | None) -> None:
     """Raises BadConfig where a cap can mean nothing: 0, less, not a number, or infinite."""
     if value is not None and not 0 < value < inf:
         raise BadConfig(f"{name} is {value}; a cap is more than 0 (leave --{name.replace('_', '-')} out for none)")
+
+
+def _names_a_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # read, and refused, only when it is asked for
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def repository() -> Path | None:

@@ -143,6 +143,39 @@ def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, says: str) 
         assert str(file) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1",
+        "http://x:99999999/v1",
+        "http://me:se:cret@h:p/v1",
+        "localhost:8000/v1",
+        "ftp://h/v1",
+        "http:///v1",
+    ],
+)
+def test_a_server_that_is_none_is_refused_without_its_password(tmp_path: Path, url: str) -> None:
+    with pytest.raises(BadConfig, match="names no server") as caught:
+        load(Layer(), {"AGENTGEN_BASE_URL": url}, tmp_path)
+    assert "cret" not in str(caught.value)
+    write(tmp_path, f'[agentgen]\nbase_url = "{url}"\n')
+    with pytest.raises(BadConfig, match="names no server"):
+        load(Layer(), {}, tmp_path)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8000/v1", "https://me:pass@[::1]/v1"])
+def test_a_server_is_taken_as_it_is_named(tmp_path: Path, url: str) -> None:
+    assert load(Layer(), {"AGENTGEN_BASE_URL": url}, tmp_path).base_url == url
+
+
+def test_a_working_folder_that_was_removed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(BadConfig, match="working folder is not there any more"):
+        config.here(Layer())
+
+
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "agentgen.toml").write_bytes(b"\xff\xfe[")
     with pytest.raises(BadConfig, match=r"agentgen\.toml"):

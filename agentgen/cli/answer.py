@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from agentgen.errors import BadInput
 from agentgen.report.unseen import UNSEEN
+
+_NO = ("no", "n", "0", "false", "f")
+"""What an option that is a switch may be given, as cyclopts reads it."""
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
     """Returns whether a command line asks for JSON, also one that cannot be taken apart."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in options
+    given = [option.partition("=")[2].lower() for option in options if option.partition("=")[0] == "--json"]
+    return bool(given) and given[-1] not in _NO
 
 
 def answer(value: Mapping[str, object]) -> None:
@@ -30,17 +32,10 @@ def write(text: str) -> None:
     """Writes to stdout.
 
     Raises:
-        BadInput: whoever read it has gone.
+        StoreUnavailable: it cannot be written.
     """
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        # What is left would fail again, when the error is answered and when the process ends.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-        raise BadInput("whoever read stdout has gone: the answer could not be written") from error
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _finite(value: object) -> object:

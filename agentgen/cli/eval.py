@@ -21,7 +21,7 @@ from agentgen.errors import BadInput
 from agentgen.records.problem import DeviceType
 from agentgen.report.evaluation import evaluation, summary
 from agentgen.report.failures import tried_again, tried_again_line
-from agentgen.scoring import batch, cases
+from agentgen.scoring import cases
 from agentgen.scoring.cases import Cases
 from agentgen.workers.devices import device_type, find_devices
 
@@ -90,15 +90,15 @@ def evaluate(
         settings, dataset, folder, places, console, model, only, limit_minutes, fresh, console.display
     )
     report, tally = evaluating(chosen, repeat)
-    if save:
-        batch.save(report, save)
     console.print(evaluation(report))
     console.print(tried_again_line(again := tried_again(report)), end="")
+    unsaved = baselines.saved(report, save, console)
     code, told = tally.exit_code(report), {}
     if kept:
         code, told = kept.settled(report, lambda old: evaluating.compared(report, old, chosen), console)
-    if "error" not in told or tally.may_go_on:  # what could not be written is not lost
-        evaluating.end(tally)
+    code, told = unsaved.get("exit_code", code), told | unsaved
+    if "error" not in told or evaluating.may_go_on:  # what could not be written is not lost
+        evaluating.end()
     if json:
         answer(summary(report) | again | told)
     return code

@@ -49,6 +49,7 @@ class Evaluating:
     display: Kind = "plain"
     """How to show what goes on."""
     _journals: list[Journal] = field(default_factory=list[Journal])
+    _tallies: list[Tally] = field(default_factory=list[Tally])
 
     @property
     def _seen(self) -> Console:
@@ -71,11 +72,17 @@ class Evaluating:
             journal.clear()
         self._recall(journal, doing, chosen, repeat)
         tally = Tally(self._seen, len(chosen.cases) * repeat)
+        self._tallies.append(tally)
         return self._report(chosen, journal, doing, tally, repeat), tally
 
-    def end(self, tally: Tally) -> None:
+    @property
+    def may_go_on(self) -> bool:
+        """Whether another attempt could find what this one did not, in the first goes or in those after them."""
+        return any(tally.may_go_on for tally in self._tallies)
+
+    def end(self) -> None:
         """Removes the journals, unless another attempt could find what this one did not."""
-        if tally.may_go_on:
+        if self.may_go_on:
             self.console.print("the same command without --fresh tries what failed or waits, and nothing else")
             return
         for journal in self._journals:

@@ -97,8 +97,11 @@ def promote(
         models = models_of(ledger, found, model)
     chosen = failures if all else _chosen(found, failures, candidate)
     home = _problem(settings, found.problem, to)
-    made = [entry_of(failure, home, Path(to.stem), models, wrongly=wrongly_refused) for failure in chosen]
+    problem = Path(os.path.relpath(home, to.parent.resolve()))
+    made = [entry_of(failure, problem, Path(to.stem), models, wrongly=wrongly_refused) for failure in chosen]
     entries = _new(made, promoted, strict=not all)
+    if entries and found.problem.name not in wiring.problem_names(settings):
+        foreign.add(found.problem, _kept(to))
     put(to, entries)
     for entry in entries:
         console.print(f"{entry.name}: {entry.key[0]}")
@@ -204,17 +207,23 @@ def _new(made: Sequence[Entry], promoted: Keys, *, strict: bool) -> list[Entry]:
     return new
 
 
+def _kept(to: Path) -> Path:
+    """Returns the folder of a dataset's problems that come from outside. Without links: a path between two folders goes
+    over what lies above both."""
+    return to.parent.resolve() / to.stem / "problems"
+
+
 def _problem(settings: Settings, problem: Problem, to: Path) -> Path:
-    """Returns where a run's problem lies, relative to the dataset; one from outside is kept beside it.
+    """Returns the folder of a run's problem; one from outside is to be kept beside the dataset.
 
     Raises:
         BadInput: it is not there any more as the run knew it.
     """
-    folder = settings.problems / problem.name
+    folder = settings.problems.resolve() / problem.name
     if problem.name not in wiring.problem_names(settings):
         if problem.neighbours or problem.smaller or any(workload.constants for workload in problem.workloads):
             raise BadInput(f"{settings.problems} has no problem {problem.name} any more")
-        folder = foreign.add(problem, to.parent / to.stem / "problems")
-    elif wiring.find_problem(settings, str(folder)).reference != problem.reference:
+        return _kept(to) / problem.name
+    if wiring.find_problem(settings, str(folder)).reference != problem.reference:
         raise BadInput(f"{folder} is not the problem any more that the run was for: its reference has changed")
-    return Path(os.path.relpath(folder, to.parent))
+    return folder

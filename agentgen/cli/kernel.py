@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os.path import expanduser
 from pathlib import Path
@@ -15,6 +15,7 @@ from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput
 from agentgen.records.candidate import Candidate, Language
+from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort
 from agentgen.records.trial import Depth, Trial
@@ -102,8 +103,14 @@ def decide(subject: Subject, asked: Asked, *, as_json: bool) -> int:
     return 0 if trial.accepted else REJECTED
 
 
-def judged(subject: Subject, asked: Asked) -> Judged:
-    """Judges a kernel as deep as is asked, with a judge of its own, and shows what was found."""
+def judged(subject: Subject, asked: Asked, allowed: Callable[[Machine], None] = lambda _: None) -> Judged:
+    """Judges a kernel as deep as is asked, with a judge of its own, and shows what was found.
+
+    Args:
+        subject: the kernel.
+        asked: how deep.
+        allowed: raises, before anything is judged, where it need not be on this machine.
+    """
     console = screen(asked.display)
     problem, candidate, device = subject.problem, subject.candidate, subject.device
     arithmetic = subject.arithmetic
@@ -111,7 +118,9 @@ def judged(subject: Subject, asked: Asked) -> Judged:
     console.meanwhile.print(title)
     judge = wiring.judge(config.here(asked.layer), problem, device, arithmetic, asked.effort)
     with judge, stages(console, console.display) as on_stage:
-        workload = judge.target(on_stage).workload
+        target = judge.target(on_stage)
+        allowed(target.machine)
+        workload = target.workload
         trial = judge.evaluate(candidate, on_stage, timing=asked.timing, depth=asked.depth)
     if workload != problem.main.name:
         console.print(f"timed at workload {workload!r}: the device has too little memory for main")

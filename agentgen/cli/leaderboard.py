@@ -14,14 +14,15 @@ from agentgen import __version__, config, wiring
 from agentgen.cli.answer import answer, write
 from agentgen.cli.checkout import commit
 from agentgen.cli.kernel import REJECTED, Judged, Subject, judged
-from agentgen.cli.options import Device, Display, Json, Sandbox
+from agentgen.cli.options import Display, Json, RunDevice, Sandbox
 from agentgen.cli.reverify import certificate, require_unchanged, subject_of
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
-from agentgen.errors import BadInput
+from agentgen.errors import BadInput, StoreUnavailable
 from agentgen.models.mailbox import ANONYMOUS
 from agentgen.records.candidate import Candidate
-from agentgen.records.entry import Entry, Origin, Step
+from agentgen.records.entry import Entry, Origin, Step, shelf
+from agentgen.records.machine import Machine
 from agentgen.records.run import Run
 from agentgen.report.board import (
     board_json,
@@ -123,7 +124,7 @@ def add(
     /,
     *,
     model: str | None = None,
-    device: Device = None,
+    device: RunDevice = None,
     sandbox: Sandbox = None,
     display: Display = None,
     json: Json = False,
@@ -141,14 +142,24 @@ def add(
     settings = config.here(layer)
     with wiring.ledger(settings) as ledger:
         way = named(_way(ledger, found, subject.candidate), model)
-    result = judged(subject, certificate(layer, display))
-    why = _hindrance(subject, result)
-    home = None if why else entries.add(_entry(subject, found, way, result), entries.root(settings.results))
-    screen().print(f"entered: {home}" if home else f"not entered: {plain(str(why))}", soft_wrap=True)
+    home = entries.root(settings.results)
+
+    def require_new(machine: Machine) -> None:
+        entries.require_new(home / shelf(subject.problem.name, subject.arithmetic, machine), subject.candidate)
+
+    result = judged(subject, certificate(layer, display), require_new)
+    why, entered, failed = _hindrance(subject, result), None, None
+    if why is None:
+        try:
+            entered = entries.add(_entry(subject, found, way, result), home)
+        except (BadInput, StoreUnavailable) as error:  # somebody was faster, or a disk is full: the trial is told still
+            why, failed = str(error), error
+    screen().print(f"entered: {entered}" if entered else f"not entered: {plain(str(why))}", soft_wrap=True)
     if json:
-        entered = {"entry": str(home) if home else None, "why": why, "run": found.id}
-        answer({**entered, **trial_json(result.trial), "device": subject.device})
-    return REJECTED if why else 0
+        told = {"entry": str(entered) if entered else None, "why": why, "run": found.id}
+        fault = {"error": why, "exit_code": failed.exit_code} if failed else {}
+        answer({**told, **fault, **trial_json(result.trial), "device": subject.device})
+    return failed.exit_code if failed else REJECTED if why else 0
 
 
 def _way(ledger: Ledger, run: Run, candidate: Candidate) -> tuple[Step, ...]:

@@ -4,7 +4,7 @@
     1    verify, bench, reverify, leaderboard add: the kernel was rejected; reverify of an entry: or is slower than it
          was; leaderboard: an entry is broken; eval: a verdict was not the one that is due; failures shrink: nothing
          smaller fails the same way
-    2    bad usage, or a machine, store or model that cannot be used: one line says what and what to do
+    2    bad usage, or a machine, store, model or stdout that cannot be used: one line says what and what to do
     70   a fault in agentgen itself: the only case with a traceback
     75   a run waits for answers in its mailbox, or for its device; eval: nothing but such answers is missing
     130  stopped by Ctrl-C (or SIGTERM, SIGHUP)
@@ -28,8 +28,9 @@ from types import FrameType
 from cyclopts import App, CycloptsError
 
 from agentgen import __version__
+from agentgen.cli import streams
 from agentgen.cli.answer import answer, wants_json
-from agentgen.errors import AgentgenError
+from agentgen.errors import AgentgenError, StoreUnavailable
 from agentgen.report.plain import harmless
 
 INTERRUPTED = 130
@@ -83,7 +84,7 @@ app.command(
 )
 app.command("agentgen.cli.failures:app", name="failures", help="What runs could not do: list, keep as cases, shrink.")
 app.command("agentgen.cli.report:report", name="report", help="Write a run as one HTML file.")
-app.command("agentgen.cli.problems:app", name="problems", help="List the problems, or show one.")
+app.command("agentgen.cli.problems:app", name="problems", help="List the problems, show one, or import more.")
 app.command("agentgen.cli.doctor:doctor", name="doctor", help="Tell what this machine can do.")
 
 
@@ -93,6 +94,7 @@ def main() -> None:
         # nohup and shells without job control have these ignored, and want that to stay so.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
+    streams.guard()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -129,7 +131,10 @@ def _fail(message: str, exit_code: int, *, as_json: bool) -> int:
     line = " ".join(harmless(message).split())
     sys.stderr.write(f"agentgen: {line}\n")
     if as_json:
-        answer({"error": line, "exit_code": exit_code})
+        try:
+            answer({"error": line, "exit_code": exit_code})
+        except StoreUnavailable as unheard:
+            sys.stderr.write(f"agentgen: {unheard}\n")
     return exit_code
 
 

@@ -41,6 +41,17 @@ Devices = Annotated[
         help="auto, cpu, cuda:N, GPUs with commas between them, or cuda:all. [default: auto, a GPU if there is one]",
     ),
 ]
+RunDevice = Annotated[
+    str | None, Parameter(name="--device", help="auto, cpu or cuda:N. [default: the run's own, the first of several]")
+]
+KernelDevice = Annotated[
+    str | None,
+    Parameter(
+        name="--device",
+        help="auto, cpu or cuda:N. [default: of a RUN its own, the first of several; of an ENTRY cpu or cuda:0, "
+        "whichever it is for; else auto, a GPU if there is one]",
+    ),
+]
 OtherDevices = Annotated[
     str | None, Parameter(name="--device", help="As for solve, of the same kind. [default: the run's own]")
 ]

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
 from agentgen.cli.kernel import REJECTED, Asked, Subject, decide, evaluate, judged
-from agentgen.cli.options import ArithmeticOption, Device, Display, DisplayName, Json, LanguageOption, Sandbox
+from agentgen.cli.options import ArithmeticOption, Display, DisplayName, Json, KernelDevice, LanguageOption, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput, StoreUnavailable
@@ -48,7 +48,7 @@ def reverify(
         ),
     ],
     reference: Path | None = None,
-    device: Device = None,
+    device: KernelDevice = None,
     language: LanguageOption = None,
     arithmetic: ArithmeticOption = None,
     sandbox: Sandbox = None,

@@ -5,9 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict
+
+
+def _in_utc(when: datetime) -> datetime:
+    """Raises ValueError for a moment that has no year from 1 to 9999 in UTC, in which all dates are written."""
+    try:
+        when.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("no date that UTC has") from error
+    return when
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""A date with a time and a zone, as it was written down."""
 
 
 class Record(BaseModel):

@@ -8,13 +8,13 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Final
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import Field, model_validator
 
-from agentgen.records.base import Record
+from agentgen.records.base import Moment, Record
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.idea import Became, Idea
 from agentgen.records.machine import Machine
-from agentgen.records.problem import Problem
+from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.score import Score
 from agentgen.records.trial import Depth, Speedup, Trial
 
@@ -44,13 +44,13 @@ class Origin(Record):
     """Where an entry comes from."""
 
     run: str
-    begun: AwareDatetime
+    begun: Moment
     """The run."""
     model: str
     """Who wrote the kernel, as the ledger names it."""
     machine: Machine | None = None
     """Where the run's judge was; None: not known."""
-    certified: AwareDatetime
+    certified: Moment
     agentgen: str
     """Version of the one that certified."""
     commit: str | None = None
@@ -96,9 +96,13 @@ class Entry(Record):
     @property
     def place(self) -> PurePosixPath:
         """Returns its folder within that of all entries."""
-        trial = self.trial
-        device = re.sub(r"[^a-z0-9]+", "-", trial.machine.device.lower()).strip("-") or trial.machine.device_type
-        return PurePosixPath(self.problem.name, trial.arithmetic.value, device, self.id)
+        return shelf(self.problem.name, self.trial.arithmetic, self.trial.machine) / self.id
+
+
+def shelf(problem: str, arithmetic: Arithmetic, machine: Machine) -> PurePosixPath:
+    """Returns the folder of the entries that are ranked together, within that of all entries."""
+    device = re.sub(r"[^a-z0-9]+", "-", machine.device.lower()).strip("-") or machine.device_type
+    return PurePosixPath(problem, arithmetic.value, device)
 
 
 def _certified(entry: Entry) -> str | None:
@@ -170,7 +174,7 @@ class Finding(StrEnum):
 class Reverified(Record):
     """One time that an entry was judged again."""
 
-    date: AwareDatetime
+    date: Moment
     finding: Finding
     words: str
     """Why, in a line."""

@@ -108,7 +108,7 @@ class Bench:
         if isinstance(inputs, Solve):
             self._leave_problem()
             return self._solve(self.device, visitor)
-        source = (self._folder / inputs.kernel).read_text(encoding="utf-8")
+        source = (self._folder / inputs.kernel).read_bytes().decode()  # line ends are hashed
         candidate = Candidate(source=source, language=language_of(inputs))
         trial = self._judge_of(inputs, visitor.nth).evaluate(candidate, depth=inputs.depth)
         return Verdict.of(trial), trial.machine

@@ -98,7 +98,8 @@ KernelCase: TypeAlias = Case[Subject, Verdict, About]
 
 
 def load(path: Path, root: Path | None = None) -> Cases:
-    """Returns a dataset. Its paths stay as they are, so that a report of it names no machine's folders.
+    """Returns a dataset, all of whose files are there. Its paths stay as they are, so that a report of it names no
+    machine's folders.
 
     Args:
         path: of the file.
@@ -113,13 +114,15 @@ def load(path: Path, root: Path | None = None) -> Cases:
         )
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read the dataset {path}: {getattr(error, 'strerror', None) or error}") from error
+    except RecursionError as error:
+        raise BadInput(f"{path} is no dataset of cases: it is nested too deep") from error
     except (ValidationError, ValueError, ExceptionGroup, YAMLError) as error:
         raise BadInput(f"{path} is no dataset of cases: {_reason(error)}") from error
     if unnamed := [place for place, case in enumerate(found.cases, 1) if not case.name]:
         raise BadInput(f"{path}: case {unnamed[0]} has no name: give it one, by which it is found again")
     root = path.parent if root is None else root
     files = [root / case.inputs.kernel for case in kernels(found)]
-    problems = [root / case.inputs.problem for case in found.cases if isinstance(case.inputs, Solve)]
+    problems = [root / case.inputs.problem for case in found.cases]
     missing = [str(one) for one in (*files, *problems) if not (one.is_file() or (one in problems and one.is_dir()))]
     if missing:
         raise BadInput(f"{path}: {missing[0]} is missing" + (f", and {len(missing) - 1} more" if missing[1:] else ""))

@@ -147,6 +147,7 @@ def entry_of(failure: Failure, problem: Path, folder: Path, models: Sequence[str
             problem=problem,
             arithmetic=None if run.arithmetic is own else run.arithmetic,
             languages=run.languages,
+            strategy=run.plan.strategy,
             rounds=run.plan.rounds,
             effort=run.effort,
             caps=run.caps,

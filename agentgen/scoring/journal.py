@@ -187,6 +187,6 @@ def _files(problem: Path) -> list[Path]:
 def _text(file: Path) -> str | None:
     """Returns the text of a file; None where it cannot be read: whoever needs it will say so."""
     try:
-        return file.read_text(encoding="utf-8", errors="replace")
+        return file.read_bytes().decode(errors="replace")
     except OSError:
         return None

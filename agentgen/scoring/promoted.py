@@ -6,7 +6,8 @@ pydantic-evals would write the whole file anew, without its comments and a line 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from agentgen.records.base import Record
 from agentgen.scoring import cases
 from agentgen.scoring.cases import About, Inputs, Subject
 from agentgen.scoring.verdicts import Verdict
+from agentgen.store.locks import alone
 
 _HEAD: Final = "name: {name}\nevaluators: [Decision, OutcomeIs, Cause]\ncases:\n"
 
@@ -50,41 +52,75 @@ def known(path: Path) -> Keys:
     Raises:
         BadInput: the file is no dataset.
     """
-    if not path.exists():
-        return {}
-    found = ((case.metadata, case.expected_output, case.name) for case in cases.load(path).cases)
-    return {
-        (about.past.cause, verdict.accepted): name or ""
-        for about, verdict, name in found
-        if about and about.past and verdict
-    }
+    return _keys(_cases(path))
 
 
 def put(path: Path, entries: Sequence[Entry]) -> None:
-    """Adds cases to a dataset, made where there is none, and writes their kernels beside it.
+    """Adds cases to a dataset, made where there is none, and writes their kernels beside it: all of them or none.
 
     Raises:
-        BadInput: a case of that name is there, or the outcome would be no dataset.
+        BadInput: a case of that name or cause is there, or the outcome would be no dataset.
         StoreUnavailable: the files cannot be written.
     """
     if not entries:
         return
-    taken = {case.name for case in cases.load(path).cases} if path.exists() else set[str | None]()
-    for entry in entries:
-        if entry.name in taken:
-            raise BadInput(f"{path} has a case {entry.name} already")
-        taken.add(entry.name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for entry in entries:
-            if isinstance(entry.inputs, Subject) and entry.source is not None:
-                kernel = path.parent / entry.inputs.kernel
-                kernel.parent.mkdir(parents=True, exist_ok=True)
-                kernel.write_text(entry.source, encoding="utf-8", newline="")
-        old = path.read_text(encoding="utf-8") if path.exists() else _HEAD.format(name=path.stem.replace("_", " "))
-        _write_whole(path, _with(path, old if old.endswith("\n") else f"{old}\n", entries))
+        with alone(path.parent):  # whoever puts in a case at once would write the file without this one
+            _require_new(path, entries)
+            with _kernels(path.parent, entries):
+                old = path.read_text(encoding="utf-8") if path.exists() else _HEAD.format(name=_named(path))
+                _write_whole(path, _with(path, old if old.endswith("\n") else f"{old}\n", entries))
     except OSError as error:
         raise StoreUnavailable(f"the past failures cannot be written to {path}: {error.strerror or error}") from error
+
+
+def _named(path: Path) -> str:
+    return path.stem.replace("_", " ")
+
+
+def _cases(path: Path) -> list[Any]:
+    return cases.load(path).cases if path.exists() else []
+
+
+def _keys(found: Sequence[Any]) -> Keys:
+    every = ((case.metadata, case.expected_output, case.name) for case in found)
+    return {
+        (about.past.cause, verdict.accepted): name or ""
+        for about, verdict, name in every
+        if about and about.past and verdict
+    }
+
+
+def _require_new(path: Path, entries: Sequence[Entry]) -> None:
+    there = _cases(path)
+    names, causes = {case.name for case in there}, dict(_keys(there))
+    for entry in entries:
+        if entry.name in names:
+            raise BadInput(f"{path} has a case {entry.name} already")
+        if first := causes.get(entry.key):
+            raise BadInput(f"{path} has a case of the cause of {entry.name} already: {first}")
+        names.add(entry.name)
+        causes[entry.key] = entry.name
+
+
+@contextmanager
+def _kernels(folder: Path, entries: Sequence[Entry]) -> Generator[None]:
+    """Writes the kernels, without which no dataset can be read that names them, and takes them away again where their
+    cases are not put in after all."""
+    new: list[Path] = []
+    try:
+        for entry in entries:
+            if isinstance(entry.inputs, Subject) and entry.source is not None:
+                kernel = folder / entry.inputs.kernel
+                kernel.parent.mkdir(parents=True, exist_ok=True)
+                new += [] if kernel.exists() else [kernel]
+                kernel.write_text(entry.source, encoding="utf-8", newline="")
+        yield
+    except BaseException:
+        for kernel in new:
+            kernel.unlink(missing_ok=True)
+        raise
 
 
 def replace(kernel: Path, source: str) -> None:
@@ -103,7 +139,7 @@ def replace(kernel: Path, source: str) -> None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    part = path.with_name(f".part.{path.name}")
+    part = path.with_name(f".part.{os.getpid()}.{path.name}")
     try:
         part.write_text(text, encoding="utf-8")
         cases.load(part)

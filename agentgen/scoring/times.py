@@ -31,6 +31,11 @@ MISSED: Final = 0.1
 _WIDE: Final = 2 * 1.959964
 """Standard errors that a 95% interval is wide."""
 
+_LARGEST: Final = 1e12
+"""Speedup, or microseconds (11 days), that nothing exceeds."""
+_HOLDS: Final = 709.0
+"""Of larger exponents `math.exp` is no float."""
+
 
 @dataclass(frozen=True)
 class Times:
@@ -66,7 +71,7 @@ class Times:
     @property
     def change(self) -> float:
         """Time of now over time of then, less 1: 0.05 is slower by 5%."""
-        return math.exp(_mean(self.old) - _mean(self.new)) - 1
+        return _grown(_mean(self.old) - _mean(self.new))
 
     def slower(self) -> float:
         """Returns how often goes at a kernel that is slower by no more than the margin differ as much as these."""
@@ -82,7 +87,7 @@ class Times:
         quantile = student_quantile(level, self._freedom)
         scatter = math.sqrt(1 + quantile**2 * (self._freedom - self.worth) / (2 * self._freedom**2))
         wide = quantile + student_quantile(MISSED, self._freedom) * scatter
-        return math.exp(self._margin + self._error * wide) - 1
+        return _grown(self._margin + self._error * wide)
 
     def said(self) -> tuple[str, str]:
         """Returns both sides in words."""
@@ -109,6 +114,17 @@ class Times:
         if self._error == 0.0:
             return 0.0 if beyond > 0 else 1.0
         return student_tail(beyond / self._error, self._freedom)
+
+
+def measurable(race: Speedup) -> bool:
+    """Whether a race, of a file that anybody may have edited, has figures that can be compared."""
+    within = 0 <= race.low <= race.ratio <= race.high <= _LARGEST and race.ratio >= 1 / _LARGEST
+    return within and 1 / _LARGEST <= race.baseline_us <= _LARGEST
+
+
+def _grown(logarithm: float) -> float:
+    """Returns a ratio less 1: infinity beyond what a float holds, as intervals from 0 on make it."""
+    return math.exp(logarithm) - 1 if logarithm < _HOLDS else math.inf
 
 
 def student_tail(t: float, freedom: int) -> float:

@@ -11,13 +11,11 @@ folder contradicts. That nobody wrote all of them anew can only be seen by judgi
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
@@ -30,6 +28,7 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.entry import Entry, Origin, Reverified, Step
 from agentgen.records.problem import Problem
 from agentgen.records.trial import Trial
+from agentgen.store.locks import alone
 
 Kind = TypeVar("Kind", bound=Record)
 
@@ -90,8 +89,8 @@ def add(entry: Entry, to: Path) -> Path:
     files = {KERNEL: source, TRIAL: _text(entry.trial), ENTRY: _text(about)}
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(home.parent):
-            _require_new(home, source)
+        with alone(home.parent):
+            require_new(home.parent, entry.candidate)
             part = Path(tempfile.mkdtemp(prefix=".entry.", dir=home.parent))
             try:
                 for name, content in files.items():
@@ -105,24 +104,17 @@ def add(entry: Entry, to: Path) -> Path:
     return home
 
 
-@contextmanager
-def _alone(folder: Path) -> Generator[None]:
-    """Has others who enter something there wait, where the file system can lock a folder: two who enter one kernel at
-    once would both find that it is new."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(opened)
+def require_new(shelf: Path, candidate: Candidate) -> None:
+    """Raises BadInput where a kernel is there already.
 
-
-def _require_new(home: Path, source: bytes) -> None:
-    for other in sorted(home.parent.glob(f"*/{KERNEL}")):
+    Args:
+        shelf: folder of the entries that it would be ranked with.
+        candidate: with a source that no other of them may have.
+    """
+    for other in sorted(shelf.glob(f"*/{KERNEL}")):
         if other.parent.name.startswith("."):
             continue  # what somebody began and never finished keeps nobody out
-        if other.parent == home or contents(other) == source:
+        if other.parent.name == candidate.id or contents(other) == candidate.source.encode():
             raise BadInput(f"{other.parent} is that kernel: agentgen reverify judges it again")
 
 

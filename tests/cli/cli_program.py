@@ -14,7 +14,7 @@ from typing import Any
 
 import agentgen
 
-_PROGRAM = "from agentgen.cli.main import main; main()"
+PROGRAM = "from agentgen.cli.main import main; main()"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def agentgen_program(
     root = str(Path(agentgen.__file__).parents[1])
     limit = largest_file or resource.RLIM_INFINITY
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *arguments],
+        [sys.executable, "-c", PROGRAM, *arguments],
         cwd=folder,
         env={**inherited, "PYTHONPATH": root, **(environment or {})},
         capture_output=True,

@@ -18,7 +18,15 @@ def test_what_json_has_not_becomes_null(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"), [("solve x --json", True), ("--json", True), ("solve --jason", False), ("a -- --json", False)]
+    ("line", "wanted"),
+    [
+        ("solve x --json", True),
+        ("--json", True),
+        ("solve --json=true", True),
+        ("solve --json=False", False),
+        ("solve --jason", False),
+        ("a -- --json", False),
+    ],
 )
 def test_json_is_asked_for_before_the_double_dash(line: str, wanted: bool) -> None:
     assert wants_json(line.split()) is wanted

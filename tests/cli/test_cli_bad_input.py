@@ -75,7 +75,7 @@ def test_a_reader_who_has_gone_is_no_rejection(option: str, tmp_path: Path) -> N
         assert program.stderr
         said = program.stderr.read()
     assert program.returncode == 2
-    assert said.splitlines()[-1] == "agentgen: whoever read stdout has gone: the answer could not be written"
+    assert said.splitlines()[-1] == "agentgen: stdout cannot be written: whoever read it has gone"
     assert "Traceback" not in said
 
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import made_records
 import pytest
 from cli_program import agentgen_program
-from pydantic_evals.reporting import EvaluationReport, ReportCaseFailure
+from pydantic_evals.reporting import EvaluationReport, ReportCase, ReportCaseFailure
 from rich.console import Console
 
 from agentgen.cli import eval as command
@@ -65,6 +66,50 @@ def test_files_that_are_no_baseline(tmp_path: Path) -> None:
         opened(path, update=True, save=None, only=(), dataset="small")
 
 
+@pytest.mark.parametrize(
+    ("about", "where"),
+    [
+        ({"commit": -1}, "commit"),
+        ({"commit": {"id": 3, "changed": False}}, "commit.id"),
+        ({"machine": 1e300}, "machine"),
+        ({"machine": {"device": []}}, "machine.device"),
+        ({"date": 7}, "date"),
+    ],
+)
+def test_a_baseline_that_was_edited_is_refused_before_anything_is_done(
+    tmp_path: Path, about: dict[str, object], where: str
+) -> None:
+    edited = report()
+    edited.experiment_metadata = about
+    batch.save(edited, tmp_path / "b.json")
+    with pytest.raises(BadInput, match=rf"is no report of agentgen eval: {where}: "):
+        opened(tmp_path / "b.json", update=False, save=None, only=(), dataset="small")
+
+
+@pytest.mark.parametrize(
+    "edited", [{"high": -1.0}, {"high": 1e300}, {"low": 3.0}, {"ratio": 0.0}, {"baseline_us": 0.0}]
+)
+def test_a_race_that_nobody_measured_is_refused(tmp_path: Path, edited: dict[str, float]) -> None:
+    race = made_records.speedup(2.0, 1.9, 2.1).model_copy(update=edited)
+    judged = ReportCase[Inputs, Verdict, About](
+        name="a",
+        metadata=None,
+        expected_output=None,
+        metrics={},
+        attributes={},
+        scores={},
+        labels={},
+        assertions={},
+        inputs=Solve(problem=Path("p")),
+        output=Verdict(accepted=True, races=(race,)),
+        task_duration=1.0,
+        total_duration=1.0,
+    )
+    batch.save(EvaluationReport(name="small", cases=[judged]), tmp_path / "b.json")
+    with pytest.raises(BadInput, match=r"nobody measured such a race of a|races.0.ratio: "):
+        opened(tmp_path / "b.json", update=False, save=None, only=(), dataset="small")
+
+
 def test_what_is_not_evaluated_is_not_compared(tmp_path: Path) -> None:
     batch.save(report("one", "two"), tmp_path / "b.json")
     found = opened(tmp_path / "b.json", update=False, save=None, only=("tw",), dataset="small")
@@ -105,6 +150,15 @@ def test_a_baseline_that_could_never_be_written_is_refused_at_once(tmp_path: Pat
         opened(tmp_path / "file" / "b.json", update=True, save=None, only=(), dataset="small")
 
 
+@pytest.mark.parametrize(
+    ("path", "why"), [(".", "it is a folder"), ("/proc/none/r.json", "/proc is no folder that you can write to")]
+)
+def test_a_report_that_could_never_be_saved_is_refused_at_once(tmp_path: Path, path: str, why: str) -> None:
+    for update, save in ((False, tmp_path / path), (True, None)):
+        with pytest.raises(BadInput, match=why):
+            opened(tmp_path / path if update else None, update=update, save=save, only=(), dataset="small")
+
+
 WAITS = "ReplyPending: run r is waiting for 1 answer"
 
 
@@ -118,7 +172,10 @@ WAITS = "ReplyPending: run r is waiting for 1 answer"
         (report("one"), Kind.LOST, False, 1),
         (report("one"), None, True, 2),
         (report("one"), Kind.LOST, True, 2),
-        (report("one", message=WAITS), Kind.LOST, False, 75),
+        (report("one", message=WAITS), Kind.LOST, False, 1),
+        (report("one", message=WAITS), Kind.LOST, True, 1),  # nothing is written before all is answered
+        (report("one", message=WAITS), Kind.NEW, False, 75),
+        (report("one", message=WAITS), Kind.NEW, True, 75),
         (report("one", message=WAITS), None, True, 75),
     ],
 )
@@ -132,7 +189,7 @@ def test_how_it_ends(tmp_path: Path, found: Report, kind: Kind | None, update: b
     assert ended == code
     assert path.exists() is (update and code == 0)
     assert ("error" in told) is (code == 2)
-    assert ("changes" in told) is (kind is not None and code != 75), "also where it could not be written"
+    assert ("changes" in told) is (kind is not None), "also where it could not be written, or answers are missing"
 
 
 def test_some_that_wait_beside_others_that_failed_before(tmp_path: Path) -> None:
@@ -157,7 +214,7 @@ class Rehearsed:
     def __init__(self, happens: Callable[[], None]) -> None:
         self._happens = happens
         self.console = Console(quiet=True)
-        self.ended = False
+        self.ended = self.may_go_on = False
 
     def begun(self, *_: object) -> Rehearsed:
         return self
@@ -166,7 +223,7 @@ class Rehearsed:
         self._happens()
         return report(), Tally(self.console, 0)
 
-    def end(self, _: Tally) -> None:
+    def end(self) -> None:
         self.ended = True
 
 
@@ -187,6 +244,20 @@ def test_what_is_kept_is_removed_once_the_baseline_is_written(
     told = json.loads(capsys.readouterr().out)
     assert (told["dataset"], told["as_expected"], "error" in told) == ("small", True, fails)
     assert evaluating.ended is not fails
+
+
+def test_a_report_that_cannot_be_saved_loses_nothing_that_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, case = tmp_path / "r.json", "{name: a, inputs: {problem: .}, metadata: {devices: [cpu]}}"
+    (tmp_path / "small.yaml").write_text(f"name: small\ncases: [{case}]\n")
+    evaluating = Rehearsed(path.mkdir)
+    monkeypatch.setattr(command, "Evaluating", evaluating.begun)
+    assert command.evaluate(tmp_path / "small.yaml", device="cpu", save=path, json=True) == 2
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert (told["dataset"], told["exit_code"], "cannot be written" in told["error"]) == ("small", 2, True)
+    assert (said.err.count("r.json"), evaluating.ended) == (1, False)
 
 
 def test_the_command_line_refuses_before_anything_is_judged(tmp_path: Path) -> None:

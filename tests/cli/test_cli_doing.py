@@ -82,9 +82,9 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
     def once() -> tuple[str, str]:
         said = io.StringIO()
         one = Evaluating(settings, dataset, tmp_path, ("cpu",), Console(file=said, width=200))
-        report, tally = one(cases.load(dataset), 1)
+        report, _ = one(cases.load(dataset), 1)
         kept = {file: file.read_bytes() for file in (tmp_path / "results" / "runs").iterdir()}
-        one.end(tally)
+        one.end()
         for file, lines in kept.items():
             file.write_bytes(lines)
         machine = (report.experiment_metadata or {})["machine"]

@@ -11,13 +11,16 @@ from pydantic_evals.reporting import EvaluationReport, ReportCase
 from rich.console import Console
 
 from agentgen.cli.checkout import commit
+from agentgen.cli.doing import Doing
 from agentgen.cli.evaluating import AGAIN, Evaluating, about
 from agentgen.cli.tally import Tally
 from agentgen.config import Settings
+from agentgen.errors import DeviceLost
 from agentgen.records.trial import Outcome, Speedup
 from agentgen.scoring.batch import Report
 from agentgen.scoring.cases import About, Cases, Inputs, Subject
 from agentgen.scoring.gate import Kind
+from agentgen.scoring.journal import Journal
 from agentgen.scoring.verdicts import Searched, Verdict
 
 NAMES = ("steady", "doubtful")
@@ -67,6 +70,19 @@ class Rehearsed(Evaluating):
         return report(goes), Tally(self.console, len(goes))
 
 
+@dataclass
+class Failing(Evaluating):
+    """Has a machine that fails in further goes."""
+
+    def _report(self, chosen: Cases, journal: Journal, doing: Doing, tally: Tally, repeat: int) -> Report:
+        if repeat > 1:
+            tally.failed(NAMES[1], DeviceLost("gone"))
+        return report([(name, 2.0) for name in NAMES])
+
+    def _recall(self, journal: Journal, doing: Doing, chosen: Cases, repeat: int) -> None:
+        """Has nothing to recall."""
+
+
 def rehearsed(ratio: float) -> Rehearsed:
     settings = Settings(results=Path("results"), store="sqlite://", problems=Path("problems"))
     return Rehearsed(settings, Path("small.yaml"), Path(), ("cpu",), Console(quiet=True), ratio=ratio)
@@ -93,6 +109,18 @@ def test_where_nothing_looks_slower_nothing_is_done_again() -> None:
     evaluating = rehearsed(1.0)
     assert not evaluating.compared(report([("steady", 2.0), ("doubtful", 2.1)]), report(OLD), dataset()).regression
     assert evaluating.asked == []
+
+
+def test_a_go_after_the_first_that_the_machine_failed_keeps_what_is_found(tmp_path: Path) -> None:
+    (tmp_path / "p").symlink_to(Path(__file__).parents[1] / "problems" / "clip")
+    settings = Settings(results=tmp_path / "results", store="sqlite://", problems=tmp_path)
+    evaluating = Failing(settings, tmp_path / "small.yaml", tmp_path, ("cpu",), Console(quiet=True))
+    evaluating(dataset(), 1)
+    (kept,) = tmp_path.glob("results/runs/eval-*.jsonl")
+    evaluating.compared(report([("steady", 2.0), ("doubtful", 1.9)]), report(OLD), dataset())
+    assert evaluating.may_go_on
+    evaluating.end()
+    assert kept.exists()
 
 
 def test_a_report_says_which_models_and_which_agentgen() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +66,28 @@ def test_all_are_promoted_once(folder: Path, failures: Program) -> None:
     assert (again.code, again.answer["promoted"]) == (0, [])
     listed = failures("--dataset", DATASET).answer
     assert [cause["promoted"] for cause in listed["causes"]] == [[name] for name in names]
+
+
+def test_a_dataset_below_a_link_finds_its_problems(folder: Path, failures: Program) -> None:
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "link").symlink_to(folder / "deep" / "er")
+    (folder / "problems" / "square").mkdir()
+    (folder / "problems" / "square" / "reference.py").write_text(REFERENCE)
+    (folder / "problems" / "square" / "problem.yaml").write_text(
+        "title: a\narithmetic: fp32\nworkloads: [{name: main}]\n"
+    )
+    assert failures("promote", "latest", WRONG.id[:8], "--to", "link/failures.yaml").code == 0
+    assert "problem: ../../problems/square" in (folder / "link" / "failures.yaml").read_text()
+
+
+def test_what_adds_nothing_leaves_no_problem_behind(folder: Path, failures: Program) -> None:
+    assert failures("promote", "latest", WRONG.id[:8], "--to", DATASET).code == 0
+    shutil.copytree(folder / "past", folder / "other")
+    shutil.move(folder / "other/failures", folder / "other/elsewhere")
+    text = (folder / DATASET).read_text().replace("failures/", "elsewhere/")
+    (folder / "other/failures.yaml").write_text(text)
+    assert failures("promote", "latest", WRONG.id[:8], "--to", "other/failures.yaml").code == 2
+    assert not (folder / "other/failures").exists()
 
 
 def test_a_second_of_a_cause_is_refused_with_the_name_of_the_first(folder: Path, failures: Program) -> None:

@@ -137,6 +137,20 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert "--json" in printed
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("leaderboard add", "the run's own, the first of several"),
+        ("reverify", "of an ENTRY cpu or cuda:0"),
+        ("verify", "default: auto"),
+        ("", "List the problems, show one, or import more."),
+    ],
+)
+def test_help_says_what_is_so(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command.split(), "--help"]) == 0
+    assert said in " ".join(capsys.readouterr().out.replace("│", " ").split())  # a frame is around it
+
+
 def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
     assert agentgen_program("--version", folder=tmp_path).stdout.strip() == agentgen.__version__
 

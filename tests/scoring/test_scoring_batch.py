@@ -69,7 +69,8 @@ class Opened:
 def dataset(folder: Path, *lines: tuple[str, str, str], problem: str = "square") -> Path:
     """Writes kernels and a dataset: name, source, the expected verdict in YAML."""
     text = HEAD
-    (folder / "cpp").mkdir(exist_ok=True)
+    for made in ("cpp", "square", "cube"):
+        (folder / made).mkdir(exist_ok=True)
     for name, source, expected in lines:
         (folder / "cpp" / f"{name}.py").write_text(source)
         text += f"- name: {name}\n  inputs: {{problem: {problem}, kernel: cpp/{name}.py}}\n"
@@ -208,7 +209,10 @@ def test_cases_for_another_device_are_left_out(tmp_path: Path) -> None:
         ("[", "no dataset"),
         ("name: x\ncases: [{name: a, inputs: {problem: .}}, {inputs: {problem: .}}]", "case 2 has no name"),
         ("name: x\ncases: [{name: '', inputs: {problem: .}}]", "case 1 has no name"),
-        ("name: x\ncases: [{name: a, inputs: {problem: p, kernel: cpp/none.py}}]", "missing"),
+        ("name: x\ncases: [{name: a, inputs: {problem: ., kernel: cpp/none.py}}]", "cpp/none.py is missing"),
+        ("name: x\ncases: [{name: a, inputs: {problem: p, kernel: bad.yaml}}]", "p is missing"),
+        ('name: x\ncases: [{name: a, inputs: {problem: "p\\0", kernel: bad.yaml}}]', "is missing"),
+        (f"name: x\ncases: {'[' * 3000}{']' * 3000}", "no dataset of cases: it is nested too deep"),
     ],
 )
 def test_a_bad_dataset_is_one_line(tmp_path: Path, text: str, said: str) -> None:

@@ -132,6 +132,7 @@ def dataset(folder: Path, *kernels: tuple[str, str]) -> Path:
     text = HEAD
     for number, (problem, source) in enumerate(kernels):
         (folder / "cuda" / f"{number}.py").write_text(source)
+        (folder / problem).mkdir(exist_ok=True)
         text += f"- {{name: k{number}, inputs: {{problem: {problem}, kernel: cuda/{number}.py}}, "
         text += "metadata: {devices: [cuda]}, expected_output: {accepted: true}}\n"
     path = folder / "small.yaml"
@@ -153,6 +154,13 @@ def test_two_devices_judge_at_once_each_its_own_problem(tmp_path: Path) -> None:
     assert (house.opened["cuda:0"][0], house.opened["cuda:1"][0]) == ("a", "b")
     assert house.open == 0
     assert threads == {threading.get_ident()}, "what is shown is shown by one thread"
+
+
+def test_a_kernel_is_judged_to_the_byte(tmp_path: Path) -> None:
+    """Its line ends are part of its id, as verify and the leaderboard have it."""
+    house = House(meet=False)
+    evaluated(dataset(tmp_path, ("a", "x = 1\r\ny = 2\r")), house, devices=DEVICES[:1])
+    assert house.judged == [(DEVICES[0], "x = 1\r\ny = 2\r")]
 
 
 def test_what_is_waited_for_is_not_in_a_case_s_time(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from agentgen.models.mailbox import ANONYMOUS
 from agentgen.records.candidate import Language
 from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.problem import Arithmetic
-from agentgen.records.run import RunStatus
+from agentgen.records.run import Plan, RunStatus, Strategy
 from agentgen.records.trial import Outcome
 from agentgen.scoring import cases
 from agentgen.scoring.batch import as_expected
@@ -136,7 +136,8 @@ def test_a_refusal_in_error_must_pass(tmp_path: Path) -> None:
 
 
 def test_an_unsolved_problem_is_to_be_solved_by_whoever_is_asked(tmp_path: Path) -> None:
-    run = RUN.model_copy(update={"arithmetic": Arithmetic.BF16})
+    plan = Plan(strategy=Strategy.REFINE, rounds=1)
+    run = RUN.model_copy(update={"arithmetic": Arithmetic.BF16, "plan": plan})
     found = failures_of(ledger_of(tmp_path, (CRASHED, SIGNAL), run=run), run)
     path = dataset(tmp_path)
     put(path, [entry_of(found[-1], Path("square"), Path("past_failures"), ["a-model"])])
@@ -145,7 +146,13 @@ def test_an_unsolved_problem_is_to_be_solved_by_whoever_is_asked(tmp_path: Path)
     assert case.metadata
     assert case.metadata.past
     assert case.metadata.past.cause == "square in bf16, cpp on cpu: unsolved"  # in its own arithmetic it is another one
-    assert case.inputs == Solve(problem=Path("square"), arithmetic=Arithmetic.BF16, languages=(Language.CPP,), rounds=1)
+    assert case.inputs == Solve(
+        problem=Path("square"),
+        arithmetic=Arithmetic.BF16,
+        languages=(Language.CPP,),
+        strategy=Strategy.REFINE,
+        rounds=1,
+    )
     assert case.expected_output == Verdict(accepted=True)
     assert cases.without_unsolved(cases.load(path)).cases == []
 

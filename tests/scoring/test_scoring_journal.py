@@ -132,6 +132,16 @@ def test_what_has_changed_is_judged_again(tmp_path: Path, file: str, again: list
     assert judges.judged == again
 
 
+def test_other_line_ends_are_another_kernel(tmp_path: Path) -> None:
+    path = dataset(tmp_path, 2)
+    evaluated(path, Judges())
+    (tmp_path / "cpp/1.py").write_bytes((tmp_path / "cpp/1.py").read_bytes() + b"\r\n")
+    evaluated(path, judges := Judges())
+    (tmp_path / "cpp/1.py").write_bytes((tmp_path / "cpp/1.py").read_bytes().replace(b"\r\n", b"\n"))
+    evaluated(path, judges)
+    assert len(judges.judged) == 2
+
+
 def test_what_was_found_on_another_machine_is_forgotten(tmp_path: Path) -> None:
     path = dataset(tmp_path, 2)
     evaluated(path, Judges())

@@ -93,3 +93,9 @@ def test_the_margin_of_a_short_call_is_larger() -> None:
     old, new = timed(100.0, 1e-4).races, timed(97.0, 1e-4).races
     assert Times("eager", old, new, 500.0).slower() < 0.001
     assert Times("eager", old, new, 10.0).slower() > 0.5, "0.4 us of 10 us are 4%"
+
+
+def test_intervals_that_say_nothing_tell_nothing() -> None:
+    (race,) = timed(2.0).races
+    wide = (race.model_copy(update={"low": 1e-12, "high": 1e12}),)
+    assert Times("eager", wide, wide, 500.0).least(1e-5) == math.inf

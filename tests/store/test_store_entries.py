@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -155,6 +156,21 @@ def test_a_broken_entry_is_one_line_and_the_others_stay(tmp_path: Path, home: Pa
     assert broken == (str(raised.value),)
     assert len(broken[0].splitlines()) == 1
     assert len(broken[0]) < 600
+
+
+@pytest.mark.parametrize("date", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+14:00"])
+def test_a_date_that_utc_has_not_is_a_broken_entry(tmp_path: Path, home: Path, date: str) -> None:
+    """All dates are shown in UTC: one of these would take the whole leaderboard down."""
+    entries.note(home, again())
+    for name, key in (("reverified.jsonl", "date"), ("entry.json", "certified")):
+        file = home / name
+        was = file.read_text()
+        file.write_text(re.sub(rf'"{key}": ?"[^"]*"', f'"{key}":"{date}"', was))
+        found, broken = entries.read_all(tmp_path)
+        assert not found
+        assert f"{key}: no date that UTC has" in broken[0]
+        file.write_text(was)
+    assert entries.read_all(tmp_path)[0]
 
 
 def test_an_entry_that_lies_elsewhere_is_broken(tmp_path: Path, home: Path) -> None:

@@ -32,7 +32,7 @@ from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
 from agentgen.sandbox.guest.standalone import ANSWER, read_tensor, write_tensor
 from agentgen.sandbox.process import default_limits, environment
-from agentgen.verify.checks.faults import Summary, read_summary
+from agentgen.verify.checks.sanitizer_output import Summary, read_summary
 from agentgen.verify.findings import NotGated, Rejected, check
 
 TIMEOUT_S = 240.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sanitizer_texts import CLEAN, MISALIGNED, NO_SUMMARY, OUT_OF_BOUNDS, RACE, WARNED
 
-from agentgen.verify.checks.faults import Fault, Summary, read_summary
+from agentgen.verify.checks.sanitizer_output import Fault, Summary, read_summary
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,114 @@
+"""A kernel that is entered already is told before its certificate is made, and else with what was found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from entry_records import REFERENCE, certificate, entry, problem
+from made_records import cpu
+
+from agentgen import wiring
+from agentgen.cli.main import run
+from agentgen.records.candidate import Candidate, Language
+from agentgen.records.chat import ChatReply, ChatRequest, Role
+from agentgen.records.machine import Machine
+from agentgen.records.run import Plan, Run
+from agentgen.records.trial import Trial
+from agentgen.store import entries
+from agentgen.store.ledger import open_ledger
+
+KERNEL = Candidate(source="# first\nclass ModelNew: ...\n", language=Language.CPP)
+HERE = cpu("a CPU")
+
+
+@dataclass
+class Known:
+    """What a judge found out before any candidate came."""
+
+    machine: Machine = HERE
+    workload: str = "main"
+
+
+class Judge:
+    """Certifies whatever it is given, while something happens."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        self._happens = happens
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def opened(self, *_: object) -> Judge:
+        return self
+
+    def target(self, *_: object) -> Known:
+        return Known()
+
+    def evaluate(self, candidate: Candidate, *_: object, **__: object) -> Trial:
+        self._happens()
+        return certificate(candidate, machine=HERE)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a run whose one kernel a model wrote."""
+    monkeypatch.delenv("AGENTGEN_STORE", raising=False)
+    monkeypatch.setenv("AGENTGEN_PROBLEMS", str(tmp_path / "problems"))
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "problems" / "relu"
+    folder.mkdir(parents=True)
+    (folder / "problem.yaml").write_text("title: a\narithmetic: fp32\nworkloads: [{name: main}]\n")
+    (folder / "reference.py").write_text(REFERENCE)
+    made = Run(
+        id="20261122-120000-abcd",
+        problem=problem(),
+        arithmetic=problem().arithmetic,
+        device="cpu",
+        languages=(Language.CPP,),
+        models=("mailbox",),
+        plan=Plan(),
+        created=datetime(2026, 11, 22, 12, tzinfo=UTC),
+    )
+    asked = ChatRequest(role=Role.REFINE, problem="relu", target="cpp", parent="root", system="s", prompt="p")
+    with open_ledger(f"sqlite:///{tmp_path / 'results' / 'agentgen.db'}") as ledger:
+        ledger.create_run(made)
+        ledger.add_reply(made.id, asked, ChatReply(text=f"```python\n{KERNEL.source}```\n", model="m"))
+        ledger.add_candidate(made.id, 1, KERNEL)
+    return tmp_path
+
+
+def add(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], judge: Judge) -> tuple[int, Any, str]:
+    monkeypatch.setattr(wiring, "judge", judge.opened)
+    code = run(["leaderboard", "add", "latest", KERNEL.id, "--json"])
+    said = capsys.readouterr()
+    return code, json.loads(said.out), said.err
+
+
+def test_what_is_there_is_not_judged(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def judged() -> None:
+        raise AssertionError("it was judged")
+
+    there = entries.add(entry(KERNEL.source, machine=HERE), entries.root(home / "results"))
+    code, told, _ = add(monkeypatch, capsys, Judge(judged))
+    assert (code, told["error"]) == (2, f"{there} is that kernel: agentgen reverify judges it again")
+
+
+def test_what_came_there_meanwhile_is_told_with_the_certificate(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, root = entry(KERNEL.source, machine=HERE), entries.root(home / "results")
+    code, told, said = add(monkeypatch, capsys, Judge(lambda: entries.add(other, root)))
+    assert (code, told["exit_code"], told["entry"]) == (2, 2, None)
+    assert "is that kernel" in told["error"]
+    assert told["outcome"] == "PASSED"
+    assert "not entered: " in said
