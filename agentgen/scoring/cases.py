@@ -84,7 +84,8 @@ class About(Record):
     technique: str | None = None
     """Of an honest kernel: what a too strict judge would refuse."""
     fools: str | None = None
-    """What of a naive harness a cheat fools: `values` or `time`."""
+    """What of a naive harness a cheat fools: `values` or `time`; or `judge`, where it is honest but for steps that only
+    this judge has."""
     reference_first: bool = True
     """In which order that harness runs the two."""
     devices: tuple[DeviceType, ...]

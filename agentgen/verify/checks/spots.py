@@ -85,7 +85,7 @@ def every_output(far: Mapping[int, float], looked: int, worst: float) -> str:
     when the clock has stopped.
 
     Does not catch: what is wrong by less ("values while timed" looks at whole outputs, of one window in four); a call
-    whose inputs come again in the same window; sets that the fastest baseline's window did not come to.
+    whose inputs come again in the same window; sets that the window of the first baseline (eager) did not come to.
 
     Args:
         far: Of each input set looked at in this window, the distance.
