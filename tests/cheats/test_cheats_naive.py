@@ -1,5 +1,5 @@
-"""Each cheat with answers fools a harness as many have written it: one that fools nothing would prove nothing. (For such
-as are honest there, and cheat this judge, it is enough to come out right.)"""
+"""Each cheat with answers fools a harness as many have written it: one that fools nothing would prove nothing. Of such
+as are honest there, and cheat this judge, no more is asked than to come out right."""
 
 from __future__ import annotations
 
