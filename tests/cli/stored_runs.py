@@ -1,4 +1,4 @@
-"""A run that waits for its mailbox, as it is stored, of which a judge has looked at the device."""
+"""Runs as they are stored: one that waits for its mailbox, one whose kernels are there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 import made_records
 
 from agentgen.models.exchange import read_request
-from agentgen.records.chat import Role
+from agentgen.records.candidate import Candidate
+from agentgen.records.chat import ChatReply, ChatRequest, Role
+from agentgen.records.problem import Problem
 from agentgen.records.run import Plan, Run
-from agentgen.store.ledger import Ledger
+from agentgen.store.ledger import Ledger, open_ledger
 
 
 def stored_run(ledger: Ledger, device: str = "cpu", rounds: int = 1) -> Run:
@@ -21,6 +23,18 @@ def stored_run(ledger: Ledger, device: str = "cpu", rounds: int = 1) -> Run:
         target=made_records.target(),
     )
     ledger.create_run(run)
+    return run
+
+
+def written_run(home: Path, of: Problem, first: Candidate, *others: Candidate) -> Run:
+    """Stores a run in the results of a folder: a model wrote its first candidate, and nobody the others."""
+    run = made_records.run(of, id="20261122-120000-abcd", models=("mailbox",))
+    asked = ChatRequest(role=Role.REFINE, problem=of.name, target="cpp", parent="root", system="s", prompt="p")
+    with open_ledger(f"sqlite:///{home / 'results' / 'agentgen.db'}") as ledger:
+        ledger.create_run(run)
+        ledger.add_reply(run.id, asked, ChatReply(text=f"```python\n{first.source}```\n", model="m"))
+        for candidate in (first, *others):
+            ledger.add_candidate(run.id, 1, candidate)
     return run
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from entry_records import MACHINE, REFERENCE, again, entry, problem
+from stored_runs import written_run
 
 from agentgen.cli.leaderboard import named
 from agentgen.cli.main import run
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.entry import Entry
-from agentgen.records.run import Plan, Run
 from agentgen.store import entries
-from agentgen.store.ledger import open_ledger
 
 CPU = MACHINE.model_copy(update={"device_type": "cpu", "device": "AMD EPYC", "cores": 2, "triton": None})
 DEFINITION = "title: Another title\narithmetic: fp32\nworkloads: [{name: main}]\n"
@@ -172,39 +169,19 @@ def test_an_entry_says_itself_what_it_is(home: Path, capsys: pytest.CaptureFixtu
 
 # ---- leaderboard add -------------------------------------------------------------------------------------------------
 
-FIRST, SECOND = (f"# {name}\nclass ModelNew: ...\n" for name in ("first", "second"))
-
-
-def stored(home: Path, reference: str = REFERENCE) -> tuple[str, str]:
-    """Stores a run whose first candidate a model wrote, and whose second nobody did; returns both ids."""
-    made = Run(
-        id="20261122-120000-abcd",
-        problem=problem(reference=reference),
-        arithmetic=problem().arithmetic,
-        device="cpu",
-        languages=(Language.CPP,),
-        models=("mailbox",),
-        plan=Plan(),
-        created=datetime(2026, 11, 22, 12, tzinfo=UTC),
-    )
-    first, second = (Candidate(source=source, language=Language.CPP) for source in (FIRST, SECOND))
-    asked = ChatRequest(role=Role.REFINE, problem="relu", target="cpp", parent="root", system="s", prompt="p")
-    with open_ledger(f"sqlite:///{home / 'results' / 'agentgen.db'}") as ledger:
-        ledger.create_run(made)
-        ledger.add_reply(made.id, asked, ChatReply(text=f"```python\n{FIRST}```\n", model="m"))
-        for candidate in (first, second):
-            ledger.add_candidate(made.id, 1, candidate)
-    return first.id, second.id
+FIRST, SECOND = (
+    Candidate(source=f"# {name}\nclass ModelNew: ...\n", language=Language.CPP) for name in ("first", "second")
+)
 
 
 def test_only_kernels_of_a_run_that_a_model_wrote_are_entered(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no run yet" in refused(capsys, "leaderboard", "add", "latest")
-    _, forged = stored(home)
+    written_run(home, problem(), FIRST, SECOND)
     assert "has no ranked kernel" in refused(capsys, "leaderboard", "add", "latest")
     assert "begins the id of none" in refused(capsys, "leaderboard", "add", "latest", "zzz")
     assert "begins the id of none" in refused(capsys, "leaderboard", "add", "latest", "")
-    said = refused(capsys, "leaderboard", "add", "latest", forged[:8])
-    assert f"no model's reply in run 20261122-120000-abcd holds {forged}: only the search enters kernels" in said
+    said = refused(capsys, "leaderboard", "add", "latest", SECOND.id[:8])
+    assert f"no model's reply in run 20261122-120000-abcd holds {SECOND.id}: only the search enters kernels" in said
     assert not list(home.glob("results/kernels/*"))
 
 
@@ -220,5 +197,6 @@ def test_who_answered_a_mailbox_without_a_name_can_be_named() -> None:
 def test_a_kernel_for_another_problem_of_that_name_is_not_entered(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, _ = stored(home, REFERENCE + "# easier\n")
-    assert "is another one in the catalog (reference differ)" in refused(capsys, "leaderboard", "add", "latest", first)
+    written_run(home, problem(reference=REFERENCE + "# easier\n"), FIRST)
+    said = refused(capsys, "leaderboard", "add", "latest", FIRST.id)
+    assert "is another one in the catalog (reference differ)" in said

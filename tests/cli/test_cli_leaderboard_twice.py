@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from entry_records import REFERENCE, certificate, entry, problem
 from made_records import cpu
+from stored_runs import written_run
 
 from agentgen import wiring
 from agentgen.cli.main import run
 from agentgen.records.candidate import Candidate, Language
-from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.machine import Machine
-from agentgen.records.run import Plan, Run
 from agentgen.records.trial import Trial
 from agentgen.store import entries
-from agentgen.store.ledger import open_ledger
 
 KERNEL = Candidate(source="# first\nclass ModelNew: ...\n", language=Language.CPP)
 HERE = cpu("a CPU")
@@ -67,21 +64,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     (folder / "problem.yaml").write_text("title: a\narithmetic: fp32\nworkloads: [{name: main}]\n")
     (folder / "reference.py").write_text(REFERENCE)
-    made = Run(
-        id="20261122-120000-abcd",
-        problem=problem(),
-        arithmetic=problem().arithmetic,
-        device="cpu",
-        languages=(Language.CPP,),
-        models=("mailbox",),
-        plan=Plan(),
-        created=datetime(2026, 11, 22, 12, tzinfo=UTC),
-    )
-    asked = ChatRequest(role=Role.REFINE, problem="relu", target="cpp", parent="root", system="s", prompt="p")
-    with open_ledger(f"sqlite:///{tmp_path / 'results' / 'agentgen.db'}") as ledger:
-        ledger.create_run(made)
-        ledger.add_reply(made.id, asked, ChatReply(text=f"```python\n{KERNEL.source}```\n", model="m"))
-        ledger.add_candidate(made.id, 1, KERNEL)
+    written_run(tmp_path, problem(), KERNEL)
     return tmp_path
 
 
