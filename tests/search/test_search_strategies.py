@@ -187,6 +187,14 @@ def test_a_kernel_near_its_bound_is_enough(ledger: Ledger) -> None:
     assert enough(tree, computes) is None, "another algorithm may need fewer operations"
 
 
+def test_a_kernel_near_its_bound_is_not_enough_where_the_best_baseline_is_as_near(ledger: Ledger) -> None:
+    tree, _ = tree_of(ledger, 1.5)
+    candidate = make_candidate(source_text("1.01"))
+    tree.add_candidate(2, candidate)
+    tree.add_trial(passed(candidate, 1.01).model_copy(update={"roofline_fraction": 0.98}))
+    assert enough(tree, TARGET) is None
+
+
 @pytest.mark.parametrize(("last", "ends"), [(1.29, True), (1.30, True), (1.335, True), (1.34, False)])
 def test_rounds_without_a_faster_kernel_are_enough(ledger: Ledger, last: float, ends: bool) -> None:
     """Intervals are 1% to each side. That of 1.30 ends at 1.313, with the margin at 1.326; that of 1.335 begins at
