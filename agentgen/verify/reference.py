@@ -62,9 +62,16 @@ class Reference:
         return [y if _is_dense(y) else y.contiguous() for y in _tensors(self.model(*self.signature.arguments(inputs)))]
 
     def torch_outputs(self, inputs: Tensors) -> list[torch.Tensor]:
-        """Returns torch's own answer, in the arithmetic that is set in this process."""
-        with torch.no_grad():
-            return self.call(*inputs)
+        """Returns torch's own answer, in the arithmetic that is set in this process.
+
+        Raises:
+            ReferenceInvalid: torch has none to these values: float64 factors matrices that are singular in fp32.
+        """
+        try:
+            with torch.no_grad():
+                return self.call(*inputs)
+        except torch.linalg.LinAlgError as error:  # pyright: ignore[reportPrivateImportUsage]
+            raise ReferenceInvalid(f"the reference fails on values that kernels are judged on: {error}") from error
 
     def oracle_outputs(self, inputs: Tensors) -> list[torch.Tensor]:
         """Returns the answer computed in float64 from the same inputs and weights.

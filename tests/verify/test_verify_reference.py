@@ -132,6 +132,20 @@ def test_a_reference_that_cannot_be_computed_in_float64_is_refused() -> None:
         reference.oracle_outputs([torch.zeros(4, 3)])
 
 
+def test_a_reference_that_fails_on_some_values_in_its_own_arithmetic_is_refused() -> None:
+    """1 + 1e-9 is 1 in fp32: the matrix of ones is positive definite in float64 only."""
+    reference = loaded(
+        text(
+            forward="return torch.linalg.cholesky(x @ x.mT + torch.eye(3, dtype=x.dtype) * 1e-9)",
+            inputs="return [torch.randn(n, 3, 3)]",
+        )
+    )
+    ones = [torch.ones(2, 3, 3)]
+    assert reference.oracle_outputs(ones)[0].isfinite().all()
+    with pytest.raises(ReferenceInvalid, match="fails on values that kernels are judged on: "):
+        reference.torch_outputs(ones)
+
+
 def test_numbers_among_the_inputs_reach_the_model() -> None:
     source = text(forward="return x * s", inputs="return [torch.randn(n, 3), 2.5]").replace("(self, x)", "(self, x, s)")
     reference = loaded(source)
