@@ -17,6 +17,7 @@ from agentgen.errors import BadInput, MachineFailure, ReferenceInvalid, ReplyPen
 from agentgen.models.roster import split_part
 from agentgen.records import events
 from agentgen.records.machine import Machine
+from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort, Isolation, Run, RunStatus
 from agentgen.report.live.lines import waiting
 from agentgen.report.solution import Solution, read
@@ -58,7 +59,7 @@ class Doing:
             models: who is asked, whatever a case says.
             limit_minutes: how long a search may go on asking; None: as its case says.
         """
-        # A kernel is judged in its problem's arithmetic, and a problem solved in that of its case.
+        # A kernel is judged, and a problem solved, in the arithmetic of its case.
         self._settings = replace(settings, arithmetic=None)
         self._folder = folder
         self._journal = journal
@@ -77,7 +78,7 @@ class Doing:
         if isinstance(inputs, Solve):
             wiring.new_run(self._of_case(inputs, place), problem)
         else:
-            wiring.find_problem(self._settings, problem)
+            self._arithmetic_of(wiring.find_problem(self._settings, problem), place, inputs.arithmetic)
 
     def same_machine(self, place: str, problems: Iterable[Path]) -> int:
         """Has the journal forget what was found on another machine than this one, and returns how many cases that were.
@@ -98,11 +99,14 @@ class Doing:
             raise ReferenceInvalid("no problem that was judged before has a valid reference now: --fresh begins anew")
         return 0
 
-    def open_judge(self, place: str, folder: Path) -> LocalJudge:
-        """Returns the judge of a problem on a device."""
+    def open_judge(self, place: str, folder: Path, arithmetic: Arithmetic | None = None) -> LocalJudge:
+        """Returns the judge of a problem on a device, in an arithmetic or (None) the problem's own."""
         problem = wiring.find_problem(self._settings, str(folder))
-        arithmetic = wiring.find_arithmetic(self._settings, problem, place)
-        return wiring.judge(self._settings, problem, place, arithmetic, Effort.QUICK, self._programs[place])
+        found = self._arithmetic_of(problem, place, arithmetic)
+        return wiring.judge(self._settings, problem, place, found, Effort.QUICK, self._programs[place])
+
+    def _arithmetic_of(self, problem: Problem, place: str, given: Arithmetic | None) -> Arithmetic:
+        return wiring.find_arithmetic(replace(self._settings, arithmetic=given), problem, place)
 
     def solve(self, place: str, visitor: Visitor) -> tuple[Verdict, Machine | None]:
         """Searches a kernel for a problem; a run that was begun for this visitor goes on.

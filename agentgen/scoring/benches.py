@@ -19,6 +19,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 from agentgen.errors import JudgeDied, MachineFailure
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Machine
+from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Depth, Trial
 from agentgen.scoring.cases import Solve, Subject, language_of
 from agentgen.scoring.journal import Visitor
@@ -41,8 +42,8 @@ class Judge(Protocol):
         ...
 
 
-OpenJudge = Callable[[str, Path], AbstractContextManager[Judge]]
-"""The judge, on a device, of the problem in a folder."""
+OpenJudge = Callable[[str, Path, Arithmetic | None], AbstractContextManager[Judge]]
+"""The judge, on a device, of the problem in a folder, in an arithmetic or (None) the problem's own."""
 SolveOne = Callable[[str, Visitor], tuple[Verdict, Machine | None]]
 """Solves the problem of a case on a device: returns what came of it, and the machine if a kernel was evaluated. Of the
 same visitor, a run that was begun goes on."""
@@ -78,8 +79,8 @@ class Bench:
         self._open = open_judge
         self._solve = solve
         self._here: Visitor | None = None
-        self._open_for: tuple[Path, int] | None = None
-        """The problem, and which go at its cases."""
+        self._open_for: tuple[Path, Arithmetic | None, int] | None = None
+        """The problem, the arithmetic, and which go at its cases."""
         self._context: AbstractContextManager[Judge] | None = None
         self._judge: Judge | None = None
 
@@ -140,13 +141,14 @@ class Bench:
         self._context = self._judge = self._open_for = None
 
     def _judge_of(self, subject: Subject, nth: int) -> Judge:
+        wanted = subject.problem, subject.arithmetic, nth
         # One that a stop has reached answers nobody any more.
-        if self._judge is None or (subject.problem, nth) != self._open_for or self._interrupted:
+        if self._judge is None or wanted != self._open_for or self._interrupted:
             self._interrupted = None if self._interrupted is not self._here else self._interrupted
             self._leave_problem()
-            self._context = self._open(self.device, (self._folder / subject.problem).resolve())
+            self._context = self._open(self.device, (self._folder / subject.problem).resolve(), subject.arithmetic)
             self._judge = self._context.__enter__()
-            self._open_for = (subject.problem, nth)
+            self._open_for = wanted
             if self._here and self._ended(self._here):  # `stop` has not seen this one
                 self._judge.stop()
         return self._judge

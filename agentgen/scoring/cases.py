@@ -33,6 +33,8 @@ class Subject(Record):
     kernel: Path
     language: Language | None = None
     """None: the name of the kernel's folder."""
+    arithmetic: Arithmetic | None = None
+    """In which it is judged; None: the problem's own."""
     depth: Depth = Depth.JUDGE
     """How far the judge has to go."""
 
@@ -138,9 +140,14 @@ def schema() -> dict[str, Any]:
 
 
 def on_device(dataset: Cases, device: DeviceType) -> Cases:
-    """Returns the cases that can be decided on a kind of device, those of one problem together."""
+    """Returns the cases that can be decided on a kind of device, those of one judge together."""
     cases = [case for case in dataset.cases if case.metadata is None or device in case.metadata.devices]
-    return _with(dataset, sorted(cases, key=lambda case: str(case.inputs.problem)))
+    return _with(dataset, sorted(cases, key=_judge_of))
+
+
+def _judge_of(case: Case[Inputs, Verdict, About]) -> tuple[str, str]:
+    """A judge is of one problem in one arithmetic."""
+    return str(case.inputs.problem), case.inputs.arithmetic or ""
 
 
 def named(dataset: Cases, names: Collection[str]) -> Cases:

@@ -1,6 +1,6 @@
 """Why a kernel was refused, in words that stay the same wherever and whenever that happens again.
 
-Not covered: two faults behind one check. All wrong values of a problem in a language are one cause.
+Not covered: two faults behind one check. Wrong values are told apart by how they are wrong alone (`how_wrong`).
 """
 
 from __future__ import annotations
@@ -49,9 +49,29 @@ def failed_checks(trial: Trial, problem: Problem) -> tuple[str, ...]:
     return _distinct(_anywhere(check.name, places) for check in trial.checks if check.passed is False)
 
 
-def cause_of(problem: str, language: str, outcome: Outcome, by: Sequence[str], reason: str) -> str:
-    """Returns a cause: by its first check that failed or, where none did by name, by its plain reason."""
-    return f"{problem}, {language}: {outcome.value}, {by[0] if by else reason}"
+def how_wrong(trial: Trial) -> str | None:
+    """Returns what kind of wrong values a trial found, since rounding is another fault than a wrong index; None where
+    its figures do not say: of other outcomes, or of values that were wrong only while timed.
+
+    - "in less precision": within the gates of a lower arithmetic everywhere, as single TF32 products are for fp32.
+    - "not exact": off only where torch is exact, on {0,1} integers, as a transform is that rounds its operands.
+    - "wrong": anything else.
+    """
+    missed = [row for row in trial.accuracy if row.gated and row.share_of_limit > 1]
+    if trial.outcome is not Outcome.WRONG_VALUES or not missed:
+        return None
+    if trial.accuracy_class is not None:
+        return "in less precision"
+    return "not exact" if all(row.gate == 0.0 for row in missed) else "wrong"
+
+
+def cause_of(
+    problem: str, language: str, outcome: Outcome, by: Sequence[str], reason: str, how: str | None = None
+) -> str:
+    """Returns a cause: by its first check that failed, with how it did (`how_wrong`) where that is known, or, where
+    none did by name, by its plain reason."""
+    why = by[0] if by else reason
+    return f"{problem}, {language}: {outcome.value}, {f'{why}, {how}' if by and how else why}"
 
 
 def _anywhere(check: str, places: Collection[str]) -> str:

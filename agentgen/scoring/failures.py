@@ -10,14 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentgen.errors import BadInput
 from agentgen.models.mailbox import ANONYMOUS
 from agentgen.records.candidate import Candidate
-from agentgen.records.problem import DeviceType
+from agentgen.records.problem import Arithmetic, DeviceType
 from agentgen.records.run import Run, RunStatus
 from agentgen.records.trial import Depth, Outcome, Trial
 from agentgen.scoring.cases import About, Past, Solve, Subject
-from agentgen.scoring.causes import cause_of, failed_checks, plain_reason
+from agentgen.scoring.causes import cause_of, failed_checks, how_wrong, plain_reason
 from agentgen.scoring.promoted import Entry
 from agentgen.scoring.verdicts import Verdict
 from agentgen.store.ledger import Ledger
@@ -40,7 +39,7 @@ class Refused:
         """Why, the same for all that fail alike."""
         trial, by = self.trial, failed_checks(self.trial, self.run.problem)
         language = self.candidate.language.value
-        return cause_of(self.run.problem.name, language, trial.outcome, by, plain_reason(trial.reasons))
+        return cause_of(named(self.run), language, trial.outcome, by, plain_reason(trial.reasons), how_wrong(trial))
 
     @property
     def device_type(self) -> DeviceType:
@@ -59,18 +58,12 @@ class Unsolved:
     def cause(self) -> str:
         """Which problem, how."""
         languages = " and ".join(language.value for language in self.run.languages)
-        return f"{self.run.problem.name}{self.inside}, {languages} on {self.device_type}: unsolved"
-
-    @property
-    def inside(self) -> str:
-        """The arithmetic, where it is not the problem's own: ` in bf16`."""
-        arithmetic = self.run.arithmetic
-        return "" if arithmetic is self.run.problem.arithmetic.on(self.device_type) else f" in {arithmetic.value}"
+        return f"{named(self.run)}, {languages} on {self.device_type}: unsolved"
 
     @property
     def device_type(self) -> DeviceType:
         """Where it was to be solved."""
-        return "cpu" if self.run.device == "cpu" else "cuda"
+        return _device_type(self.run)
 
 
 Failure = Refused | Unsolved
@@ -127,9 +120,6 @@ def entry_of(failure: Failure, problem: Path, folder: Path, models: Sequence[str
         folder: of the dataset's kernels, relative to it too.
         models: who answered.
         wrongly: the kernel is right: it must be accepted from now on.
-
-    Raises:
-        BadInput: the case could not be decided as it was in the run.
     """
     run = failure.run
     machine = run.target.machine.device if run.target else "not known"
@@ -141,32 +131,25 @@ def entry_of(failure: Failure, problem: Path, folder: Path, models: Sequence[str
         machine=failure.trial.machine.device if isinstance(failure, Refused) else machine,
     )
     about = About(devices=(failure.device_type,), past=past)
-    own = run.problem.arithmetic.on(failure.device_type)
     if isinstance(failure, Unsolved):
         inputs = Solve(
             problem=problem,
-            arithmetic=None if run.arithmetic is own else run.arithmetic,
+            arithmetic=_other_arithmetic(run),
             languages=run.languages,
             strategy=run.plan.strategy,
             rounds=run.plan.rounds,
             effort=run.effort,
             caps=run.caps,
         )
-        name = "/".join(
-            ["solve", f"{run.problem.name}{failure.inside}", failure.device_type, *(one.value for one in run.languages)]
-        )
+        name = "/".join(["solve", named(run), failure.device_type, *(one.value for one in run.languages)])
         return Entry(name, inputs, about, Verdict(accepted=True))
-    if run.arithmetic is not own:
-        raise BadInput(
-            f"run {run.id} was in {run.arithmetic.value}: a kernel is judged in its problem's own, {own.value}"
-        )
     return _to_judge(failure, problem, folder, about, wrongly=wrongly)
 
 
 def _to_judge(failure: Refused, problem: Path, folder: Path, about: About, *, wrongly: bool) -> Entry:
-    candidate, trial, name = failure.candidate, failure.trial, failure.run.problem.name
+    candidate, trial, run = failure.candidate, failure.trial, failure.run
     language, short = candidate.language.value, candidate.id[:SHORT_ID]
-    by = failed_checks(trial, failure.run.problem)
+    by = failed_checks(trial, run.problem)
     refusal = Verdict(
         accepted=False,
         outcome=trial.outcome,
@@ -175,9 +158,28 @@ def _to_judge(failure: Refused, problem: Path, folder: Path, about: About, *, wr
     )
     depth = trial.depth if trial.depth is Depth.CERTIFY else Depth.JUDGE
     return Entry(
-        name=f"{name}/{language}/{short}",
-        inputs=Subject(problem=problem, kernel=folder / language / f"{name}-{short}.py", depth=depth),
+        name=f"{named(run)}/{language}/{short}",
+        inputs=Subject(
+            problem=problem,
+            kernel=folder / language / f"{run.problem.name}-{short}.py",
+            arithmetic=_other_arithmetic(run),
+            depth=depth,
+        ),
         about=about,
         expected=Verdict(accepted=True) if wrongly else refusal,
         source=candidate.source,
     )
+
+
+def named(run: Run) -> str:
+    """Returns the problem of a run, with the arithmetic where it is not the problem's own: `conv2d in fp32`."""
+    other = _other_arithmetic(run)
+    return f"{run.problem.name} in {other.value}" if other else run.problem.name
+
+
+def _other_arithmetic(run: Run) -> Arithmetic | None:
+    return None if run.arithmetic is run.problem.arithmetic.on(_device_type(run)) else run.arithmetic
+
+
+def _device_type(run: Run) -> DeviceType:
+    return "cpu" if run.device == "cpu" else "cuda"

@@ -20,6 +20,7 @@ from agentgen.cli.evaluating import Evaluating
 from agentgen.config import Settings
 from agentgen.errors import DeviceLost, ReferenceInvalid, ReplyPending
 from agentgen.records.machine import Machine
+from agentgen.records.problem import Arithmetic
 from agentgen.records.run import Caps
 from agentgen.scoring import cases
 from agentgen.scoring.cases import Inputs, Solve
@@ -53,7 +54,7 @@ class Rehearsed(Doing):
     def require(self, place: str, inputs: Inputs) -> None:
         """Everything can begin."""
 
-    def open_judge(self, place: str, folder: Path) -> Any:
+    def open_judge(self, place: str, folder: Path, arithmetic: Arithmetic | None = None) -> Any:
         self.opened.append(folder.name)
         if folder.name == "bad":
             raise ReferenceInvalid("bad: the reference fails")

@@ -55,7 +55,7 @@ class Judges:
         self._log = log
 
     @contextmanager
-    def __call__(self, _device: str, _folder: Path) -> Generator[Judges]:
+    def __call__(self, _device: str, _folder: Path, _arithmetic: Arithmetic | None) -> Generator[Judges]:
         self.opened += 1
         self.open += 1
         yield self

@@ -58,7 +58,7 @@ class Opened:
         self.open = 0
 
     @contextmanager
-    def __call__(self, _device: str, folder: Path) -> Generator[Judge]:
+    def __call__(self, _device: str, folder: Path, _arithmetic: Arithmetic | None) -> Generator[Judge]:
         self.problems.append(folder.name)
         self.open += 1
         assert self.open == 1, "two judges at once"

@@ -82,8 +82,8 @@ class House:
         self.stops: list[str] = []
 
     @contextmanager
-    def __call__(self, device: str, folder: Path) -> Generator[Judge]:
-        self.opened[device].append(folder.name)
+    def __call__(self, device: str, folder: Path, arithmetic: Arithmetic | None) -> Generator[Judge]:
+        self.opened[device].append(f"{folder.name} in {arithmetic.value}" if arithmetic else folder.name)
         with self.lock:
             self.open += 1
             assert self.open <= len(DEVICES)
@@ -220,6 +220,15 @@ def test_a_kernel_that_takes_too_long_is_a_failure_and_the_next_has_a_new_judge(
     assert "no verdict within" in report.failures[0].error_message
     assert [case.name for case in report.cases] == ["k1", "k2"]
     assert house.opened["cuda:0"] == ["a", "a"]
+
+
+def test_a_kernel_is_judged_in_the_arithmetic_of_its_case(tmp_path: Path) -> None:
+    path, house = dataset(tmp_path, ("a", "# 0"), ("a", "# 1"), ("a", "# 2")), House(meet=False)
+    path.write_text(path.read_text().replace("cuda/1.py", "cuda/1.py, arithmetic: bf16"))
+    evaluated(path, house, DEVICES[:1])
+    assert house.opened["cuda:0"] == ["a", "a in bf16", "a"]
+    in_order = cases.on_device(cases.load(path), "cuda").cases
+    assert [case.name for case in in_order] == ["k0", "k2", "k1"], "a judge stays open for all that it can do"
 
 
 def test_a_verdict_that_comes_while_the_limit_interrupts_counts(tmp_path: Path) -> None:

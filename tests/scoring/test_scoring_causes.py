@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from past_runs import PROBLEM, kernel, trial
 
-from agentgen.records.trial import Outcome
-from agentgen.scoring.causes import cause_of, failed_checks, plain_reason
+from agentgen.records.problem import Arithmetic
+from agentgen.records.trial import Accuracy, Outcome
+from agentgen.scoring.causes import cause_of, failed_checks, how_wrong, plain_reason
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,38 @@ def test_a_check_is_the_same_at_every_workload_and_keeps_its_own_colon() -> None
 def test_a_cause_is_the_first_check_or_else_the_reason() -> None:
     assert cause_of("square", "cpp", Outcome.CHEATED, ("values", "screen"), "why") == "square, cpp: CHEATED, values"
     assert cause_of("square", "cpp", Outcome.CRASHED, (), "why") == "square, cpp: CRASHED, why"
+    assert (
+        cause_of("a", "cpp", Outcome.WRONG_VALUES, ["values"], "why", "wrong") == "a, cpp: WRONG_VALUES, values, wrong"
+    )
+
+
+def row(error: float | None, gate: float, *, gated: bool = True) -> Accuracy:
+    return Accuracy(
+        workload="main",
+        family="normal",
+        draws=1,
+        relative_l2=error,
+        gate=gate,
+        torch_relative_l2=None,
+        worst_element=None if error is None else 0.0,
+        gated=gated,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "reached", "how"),
+    [
+        ([row(3e-6, 2e-6), row(1e-7, 2e-6)], Arithmetic.TF32, "in less precision"),
+        ([row(1e-7, 2e-6), row(1e-4, 0.0)], None, "not exact"),
+        ([row(0.5, 2e-6), row(1e-4, 0.0)], None, "wrong"),
+        ([row(None, 2e-6)], None, "wrong"),
+        ([row(1e-7, 2e-6), row(0.5, 2e-6, gated=False)], Arithmetic.TF32, None),
+        ([], None, None),
+    ],
+)
+def test_wrong_values_are_told_apart_by_how_they_are_wrong(
+    rows: list[Accuracy], reached: Arithmetic | None, how: str | None
+) -> None:
+    found = {"accuracy": tuple(rows), "accuracy_class": reached}
+    assert how_wrong(trial(kernel("x"), Outcome.WRONG_VALUES, "why", by=["values"]).model_copy(update=found)) == how
+    assert how_wrong(trial(kernel("x"), Outcome.CHEATED, "why", by=["values"]).model_copy(update=found)) is None

@@ -174,7 +174,7 @@ def test_what_is_due_of_an_unsolved_problem_is_a_solution(tmp_path: Path, accept
     assert as_expected(report) is accepted
 
 
-def no_judge(_device: str, folder: Path) -> NoReturn:
+def no_judge(_device: str, folder: Path, _arithmetic: Arithmetic | None) -> NoReturn:
     raise AssertionError(f"nothing of {folder} is to be judged")
 
 
@@ -186,11 +186,14 @@ def test_who_answered_in_a_mailbox_can_be_said(tmp_path: Path) -> None:
     assert models_of(ledger, RUN, "somebody") == ("a-model", "somebody")
 
 
-def test_a_kernel_in_another_arithmetic_cannot_be_judged_again(tmp_path: Path) -> None:
+def test_a_kernel_in_another_arithmetic_is_judged_in_that_again(tmp_path: Path) -> None:
     run = RUN.model_copy(update={"arithmetic": Arithmetic.BF16})
     found = failures_of(ledger_of(tmp_path, (CRASHED, SIGNAL), run=run), run)
-    with pytest.raises(BadInput, match="bf16"):
-        entry_of(found[0], Path("square"), Path("past_failures"), [])
+    entry = entry_of(found[0], Path("square"), Path("past_failures"), [])
+    assert entry.name == f"square in bf16/cpp/{CRASHED.id[:8]}"
+    assert isinstance(entry.inputs, Subject)
+    assert entry.inputs.arithmetic is Arithmetic.BF16
+    assert found[0].cause == "square in bf16, cpp: CRASHED, the guest was ended by signal N"
 
 
 def test_the_run_on_a_gpu_is_decided_on_a_gpu(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from whole import evaluated
 import agentgen
 from agentgen.errors import BadInput, DeviceLost, ModelUnavailable
 from agentgen.records.machine import Machine
+from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
 from agentgen.scoring import batch, cases
 from agentgen.scoring.journal import Begun, Found, Journal, Visitor
@@ -242,7 +243,7 @@ def runs(report: batch.Report) -> list[str]:
 
 
 @contextmanager
-def no_judge(_device: str, _folder: Path) -> Generator[Any]:
+def no_judge(_device: str, _folder: Path, _arithmetic: Arithmetic | None) -> Generator[Any]:
     """Is never opened."""
     raise AssertionError
     yield

@@ -15,6 +15,7 @@ from verdict_records import passed, refused, spent
 from whole import evaluated
 
 from agentgen.errors import BadInput
+from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome
 from agentgen.report.evaluation import summary
 from agentgen.scoring import batch, cases
@@ -237,7 +238,7 @@ def dataset(folder: Path, text: str) -> Path:
     return path
 
 
-def no_judge(_device: str, _folder: Path) -> Any:
+def no_judge(_device: str, _folder: Path, _arithmetic: Arithmetic | None) -> Any:
     raise AssertionError("no kernel is judged")
 
 

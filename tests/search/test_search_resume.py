@@ -82,7 +82,9 @@ def test_a_run_interrupted_at_any_step_ends_as_if_it_had_not_been(
             assert contents(other) == whole
     gc.collect()
     assert not caplog.records, "asyncio tells of tasks whose exception nobody has seen"
-    assert not recwarn.list, "Python tells of tasks that were not begun"
+    # Others are of what earlier tests left behind, which `gc.collect` finds too.
+    told = [str(one.message) for one in recwarn.list if issubclass(one.category, RuntimeWarning)]
+    assert not told, "Python tells of tasks that were not begun"
 
 
 def test_the_judges_machine_failing_stops_the_run(ledger: Ledger) -> None:
