@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
+from typing import Final
 
 from agentgen.records.base import Record, content_hash
 from agentgen.records.problem import DeviceType
+
+_CHANGE: Final = "# Change:"
 
 
 class Language(StrEnum):
@@ -39,3 +42,14 @@ class Candidate(Record):
     def id(self) -> str:
         """Content hash of source, language and idea: the same code for another idea is another candidate."""
         return content_hash("candidate", self.source, self.language.value, self.idea)
+
+    @cached_property
+    def change(self) -> str | None:
+        """What the source says of itself in a line `# Change: ...` before its imports, as a program without an idea in
+        words is asked to; None where it says nothing."""
+        for line in self.source.split("\n"):
+            if line.startswith(("import ", "from ")):
+                return None
+            if line.startswith(_CHANGE):
+                return " ".join(line.removeprefix(_CHANGE).split()) or None
+        return None

@@ -31,6 +31,8 @@ class Step(Record):
     """As of the candidate."""
     idea: Idea | None = None
     """None: a program without an idea in words."""
+    change: str | None = None
+    """What such a program says that it changed; None: it says nothing."""
     became: Became | None = None
     """What became of the idea, of which this is one implementation."""
     score: Score | None = None
@@ -87,6 +89,11 @@ class Entry(Record):
     def idea(self) -> Idea | None:
         """The one that the kernel implements."""
         return self.chain[-1].idea
+
+    @property
+    def words(self) -> str | None:
+        """What the kernel does, in a line: its idea's title, or what a program without one says that it changed."""
+        return self.idea.title if self.idea else self.candidate.change
 
     @property
     def over_eager(self) -> Speedup | None:

@@ -188,8 +188,8 @@ def _title(board: Board) -> tuple[str, str, str]:
 
 
 def idea(place: Place) -> str:
-    """Returns the title of the idea that a kernel implements."""
-    return place.entry.idea.title if place.entry.idea else figures.NOT_MEASURED
+    """Returns the title of the idea that a kernel implements, or what it changed where it implements none."""
+    return place.entry.words or figures.NOT_MEASURED
 
 
 def reverified(kept: Kept) -> Text:
@@ -231,7 +231,7 @@ def _entry_json(board: Board, place: Place) -> dict[str, object]:
         "tied": place.tied,
         "kernel": entry.id,
         "language": entry.candidate.language.value,
-        "idea": entry.idea.title if entry.idea else None,
+        "idea": entry.words,
         "model": entry.origin.model,
         "median_us": trial.timing.median_us if trial.timing else None,
         "speedup": _speedup_json(trial.speedup),

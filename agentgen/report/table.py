@@ -134,11 +134,13 @@ def first_reason(reasons: Sequence[str]) -> str:
 
 
 def idea_title(candidate: Candidate, ideas: Mapping[str, Idea]) -> Text:
-    """Returns the title of a candidate's idea, cut to one row; a model wrote it, so it is never read as markup."""
+    """Returns the title of a candidate's idea, or what it says that it changed where it has none, cut to one row; a
+    model wrote it, so it is never read as markup."""
     idea = ideas.get(candidate.idea or "")
     repaired = f"repair {candidate.repair}: " if candidate.repair else ""
     # The cut comes at the end, so what tells repairs from their first version stands first.
-    return Text(repaired + (idea.title if idea else figures.NOT_MEASURED), no_wrap=True, overflow="ellipsis")
+    words = idea.title if idea else candidate.change or figures.NOT_MEASURED
+    return Text(repaired + words, no_wrap=True, overflow="ellipsis")
 
 
 def outcome_style(outcome: Outcome) -> str:

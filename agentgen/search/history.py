@@ -128,14 +128,9 @@ def clip(text: str) -> str:
 
 
 def _change(node: Node) -> str:
-    """Returns what a program says of itself in a line `# Change: ...` before its imports."""
-    for line in node.candidate.source.split("\n"):
-        if line.startswith(("import ", "from ")):
-            break
-        if line.startswith("# Change:"):
-            text = " ".join(line.removeprefix("# Change:").split())
-            return f". Change: {text[:_CHANGE_CHARACTERS]}" if text else ""
-    return ""
+    """Returns what a program says that it changed."""
+    text = node.candidate.change
+    return f". Change: {text[:_CHANGE_CHARACTERS]}" if text else ""
 
 
 def _idea_line(tree: Tree, idea: Idea, marked: bool) -> str:

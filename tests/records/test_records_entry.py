@@ -72,6 +72,17 @@ def test_no_entry_has_figures_that_nobody_can_have_measured(trial: Trial, words:
         Entry.model_validate({**dict(entry()), "trial": trial})
 
 
+def test_an_entry_is_told_by_its_idea_or_by_what_its_program_changed() -> None:
+    one = entry()
+    assert one.idea
+    assert one.words == one.idea.title
+    candidate = Candidate(source="# Change: wider  loads\nimport torch\n", language=one.candidate.language)
+    trial = one.trial.model_copy(update={"candidate": candidate.id})
+    step = one.chain[-1].model_copy(update={"candidate": candidate.id, "idea": None, "repair": 0})
+    found = Entry.model_validate({**dict(one), "candidate": candidate, "trial": trial, "chain": (step,)})
+    assert found.words == "wider loads"
+
+
 def told(step: Step, **change: object) -> Step:
     assert step.idea
     return step.model_copy(update={"idea": step.idea.model_copy(update=change)})

@@ -220,6 +220,13 @@ def test_what_an_idea_needs_stands_below_its_reasoning() -> None:
     assert [step.reasoning for step in story.chain(shown)] == [told]
 
 
+def test_a_program_without_an_idea_is_told_by_what_it_says_that_it_changed() -> None:
+    first = Candidate(source="# Change: wider loads\nimport torch\n", language=Language.CPP)
+    second = Candidate(source="import torch\n", language=Language.CPP, parent=first.id)
+    shown = solution([], [first, second], [passed(first, 1.5, 1.4, 1.6), passed(second, 2.0, 1.9, 2.1)])
+    assert [step.title for step in story.chain(shown)] == ["wider loads", "A program without an idea in words"]
+
+
 def test_a_run_of_which_nothing_is_known_yet_has_a_page() -> None:
     text = page(solution([], [], [], target=None, models=()))
     assert "no candidate was evaluated" in text

@@ -85,6 +85,19 @@ def test_each_step_has_its_idea_its_fate_and_its_authors() -> None:
     assert fates[1] == fates[2]
 
 
+def test_a_step_without_an_idea_has_what_its_program_changed() -> None:
+    run = make_run(Plan())
+    first = Candidate(source=f"# Change: wider loads\n{FIRST}", language=Language.CPP)
+    with open_ledger("sqlite://") as ledger:
+        ledger.create_run(run)
+        ledger.add_candidate(run.id, 1, first)
+        tree = Tree.read(ledger, run)
+        node = tree.node(first.id)
+        assert node
+        (step,) = chain(tree, node, ())
+    assert (step.idea, step.change) == (None, "wider loads")
+
+
 def test_an_author_is_who_said_the_source_to_the_byte_in_that_language() -> None:
     run = make_run(Plan())
     one = idea(run.problem.root(Arithmetic.FP32), "Read wider")

@@ -36,7 +36,7 @@ class Lines:
                 known = f"; known as: {self._titles.get(idea.same_as, idea.same_as)}" if idea.same_as else ""
                 return f"idea: {self._titles[idea.id]} ({idea.category.value}{_predicted(idea)}){known}"
             case events.CandidateWritten(candidate=candidate):
-                title = self._titles.get(candidate.idea or "", figures.NOT_MEASURED)
+                title = self._titles.get(candidate.idea or "") or plain(candidate.change or figures.NOT_MEASURED)
                 return f"{candidate.id[:SHORT_ID]} written in {candidate.language.value}: {title}"
             case events.StageStarted(candidate_id=candidate_id, stage=stage):
                 return f"{candidate_id[:SHORT_ID]} {stage}"

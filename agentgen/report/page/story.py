@@ -68,7 +68,14 @@ def told(links: Sequence[Link], numbers: Mapping[str, int]) -> tuple[Step, ...]:
 def _link(solution: Solution, candidate: Candidate) -> Link:
     trial, idea = solution.trials.get(candidate.id), solution.ideas.get(candidate.idea or "")
     score = Score.of(trial) if trial else None
-    return Link(candidate=candidate.id, language=candidate.language, repair=candidate.repair, idea=idea, score=score)
+    return Link(
+        candidate=candidate.id,
+        language=candidate.language,
+        repair=candidate.repair,
+        idea=idea,
+        change=None if idea else candidate.change,
+        score=score,
+    )
 
 
 def _lineage(solution: Solution, last: str) -> list[Candidate]:
@@ -87,7 +94,7 @@ def _step(link: Link, number: int | None, before: Score | None, last: float | No
     return Step(
         key=candidate_key(link.candidate),
         number=number,
-        title=idea.title if idea else "A program without an idea in words",
+        title=idea.title if idea else clip(link.change or "A program without an idea in words", _TITLE),
         category=idea.category.value if idea else "",
         reasoning=idea.explained if idea and not link.repair else "",
         language=link.language.value,
@@ -116,6 +123,8 @@ class Trouble:
 
 
 _TOLD = 160
+_TITLE = 200
+"""Characters of what a program says that it changed: as many as an idea's title may have."""
 
 
 def troubles(solution: Solution) -> tuple[Trouble, ...]:
