@@ -141,7 +141,7 @@ def shrink(
     problem = wiring.find_problem(settings, str((dataset.parent / subject.problem).resolve()))
     source = read_source(path)
     start_s = time.monotonic()
-    arithmetic = subject.arithmetic or problem.arithmetic.on(device_type(place))
+    arithmetic = (subject.arithmetic or problem.arithmetic).on(device_type(place))
     with wiring.judge(settings, problem, place, arithmetic, Effort.QUICK) as judge:
 
         def ask(text: str, timing: bool) -> Trial:

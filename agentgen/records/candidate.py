@@ -10,6 +10,8 @@ from agentgen.records.base import Record, content_hash
 from agentgen.records.problem import DeviceType
 
 _CHANGE: Final = "# Change:"
+_LONGEST: Final = 200
+"""Characters of what a source says that it changed: as many as an idea's title may have."""
 
 
 class Language(StrEnum):
@@ -46,10 +48,11 @@ class Candidate(Record):
     @cached_property
     def change(self) -> str | None:
         """What the source says of itself in a line `# Change: ...` before its imports, as a program without an idea in
-        words is asked to; None where it says nothing."""
+        words is asked to, cut where it is long; None where it says nothing."""
         for line in self.source.split("\n"):
             if line.startswith(("import ", "from ")):
                 return None
             if line.startswith(_CHANGE):
-                return " ".join(line.removeprefix(_CHANGE).split()) or None
+                text = " ".join(line.removeprefix(_CHANGE).split())
+                return (text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…") or None
         return None

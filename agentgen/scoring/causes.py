@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from agentgen.records.problem import Problem
+from agentgen.records.problem import Problem, Workload
 from agentgen.records.trial import Outcome, Trial
 
 _LONGEST: Final = 160
@@ -26,6 +26,8 @@ _TAKEN_OUT: Final = (
 )
 _WHEN_TIMED: Final = "timed"
 """The one place of a check that is no workload."""
+_ROUNDED: Final = 1e-2
+"""Relative L2 error that rounding alone may cause: that to bf16, the coarsest, is 2e-3."""
 
 
 def plain_reason(reasons: Sequence[str]) -> str:
@@ -44,25 +46,26 @@ def _lines(text: str) -> list[str]:
 
 def failed_checks(trial: Trial, problem: Problem) -> tuple[str, ...]:
     """Returns the checks that failed, without the workloads at which they did."""
-    workloads = (*problem.workloads, *problem.smaller, *problem.neighbours)
-    places = {_WHEN_TIMED, *(workload.name for workload in workloads)}
+    places = {_WHEN_TIMED, *(workload.name for workload in _workloads(problem))}
     return _distinct(_anywhere(check.name, places) for check in trial.checks if check.passed is False)
 
 
-def how_wrong(trial: Trial) -> str | None:
+def how_wrong(trial: Trial, problem: Problem) -> str | None:
     """Returns what kind of wrong values a trial found, since rounding is another fault than a wrong index; None where
     its figures do not say: of other outcomes, or of values that were wrong only while timed.
 
     - "in less precision": within the gates of a lower arithmetic everywhere, as single TF32 products are for fp32.
-    - "not exact": off only where torch is exact, on {0,1} integers, as a transform is that rounds its operands.
+    - "not exact": off by rounding, and only where torch is exact, as on {0,1} integers, and nothing may be off at all.
     - "wrong": anything else.
     """
-    missed = [row for row in trial.accuracy if row.gated and row.share_of_limit > 1]
+    places = {workload.name for workload in _workloads(problem)}
+    missed = [row for row in trial.accuracy if row.workload in places and row.gated and row.share_of_limit > 1]
     if trial.outcome is not Outcome.WRONG_VALUES or not missed:
         return None
     if trial.accuracy_class is not None:
         return "in less precision"
-    return "not exact" if all(row.gate == 0.0 for row in missed) else "wrong"
+    rounded = (row.gate == 0.0 and row.relative_l2 is not None and row.relative_l2 < _ROUNDED for row in missed)
+    return "not exact" if all(rounded) else "wrong"
 
 
 def cause_of(
@@ -72,6 +75,10 @@ def cause_of(
     none did by name, by its plain reason."""
     why = by[0] if by else reason
     return f"{problem}, {language}: {outcome.value}, {f'{why}, {how}' if by and how else why}"
+
+
+def _workloads(problem: Problem) -> Sequence[Workload]:
+    return *problem.workloads, *problem.smaller, *problem.neighbours
 
 
 def _anywhere(check: str, places: Collection[str]) -> str:

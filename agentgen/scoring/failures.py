@@ -39,7 +39,8 @@ class Refused:
         """Why, the same for all that fail alike."""
         trial, by = self.trial, failed_checks(self.trial, self.run.problem)
         language = self.candidate.language.value
-        return cause_of(named(self.run), language, trial.outcome, by, plain_reason(trial.reasons), how_wrong(trial))
+        reason, how = plain_reason(trial.reasons), how_wrong(trial, self.run.problem)
+        return cause_of(named(self.run), language, trial.outcome, by, reason, how)
 
     @property
     def device_type(self) -> DeviceType:

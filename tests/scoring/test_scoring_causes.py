@@ -61,9 +61,9 @@ def test_a_cause_is_the_first_check_or_else_the_reason() -> None:
     )
 
 
-def row(error: float | None, gate: float, *, gated: bool = True) -> Accuracy:
+def row(error: float | None, gate: float, *, gated: bool = True, workload: str = "main") -> Accuracy:
     return Accuracy(
-        workload="main",
+        workload=workload,
         family="normal",
         draws=1,
         relative_l2=error,
@@ -81,6 +81,8 @@ def row(error: float | None, gate: float, *, gated: bool = True) -> Accuracy:
         ([row(1e-7, 2e-6), row(1e-4, 0.0)], None, "not exact"),
         ([row(0.5, 2e-6), row(1e-4, 0.0)], None, "wrong"),
         ([row(None, 2e-6)], None, "wrong"),
+        ([row(0.5, 0.0)], None, "wrong"),
+        ([row(0.5, 2e-6, workload="timed window of main")], None, None),
         ([row(1e-7, 2e-6), row(0.5, 2e-6, gated=False)], Arithmetic.TF32, None),
         ([], None, None),
     ],
@@ -89,5 +91,6 @@ def test_wrong_values_are_told_apart_by_how_they_are_wrong(
     rows: list[Accuracy], reached: Arithmetic | None, how: str | None
 ) -> None:
     found = {"accuracy": tuple(rows), "accuracy_class": reached}
-    assert how_wrong(trial(kernel("x"), Outcome.WRONG_VALUES, "why", by=["values"]).model_copy(update=found)) == how
-    assert how_wrong(trial(kernel("x"), Outcome.CHEATED, "why", by=["values"]).model_copy(update=found)) is None
+    wrong, cheated = (trial(kernel("x"), of, "why", by=["values"]) for of in (Outcome.WRONG_VALUES, Outcome.CHEATED))
+    assert how_wrong(wrong.model_copy(update=found), PROBLEM) == how
+    assert how_wrong(cheated.model_copy(update=found), PROBLEM) is None

@@ -94,7 +94,7 @@ def _step(link: Link, number: int | None, before: Score | None, last: float | No
     return Step(
         key=candidate_key(link.candidate),
         number=number,
-        title=idea.title if idea else clip(link.change or "A program without an idea in words", _TITLE),
+        title=idea.title if idea else link.change or "A program without an idea in words",
         category=idea.category.value if idea else "",
         reasoning=idea.explained if idea and not link.repair else "",
         language=link.language.value,
@@ -123,8 +123,6 @@ class Trouble:
 
 
 _TOLD = 160
-_TITLE = 200
-"""Characters of what a program says that it changed: as many as an idea's title may have."""
 
 
 def troubles(solution: Solution) -> tuple[Trouble, ...]:
