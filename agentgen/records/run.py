@@ -10,7 +10,7 @@ from pydantic import Field
 from agentgen.records.base import Record
 from agentgen.records.candidate import Language
 from agentgen.records.machine import Target
-from agentgen.records.problem import Arithmetic, Problem
+from agentgen.records.problem import Arithmetic, DeviceType, Problem
 
 
 class Effort(StrEnum):
@@ -133,3 +133,8 @@ class Run(Record):
     """None until a judge has looked at the device."""
     settled: int = 0
     """Rounds of which nothing is open any more."""
+
+    @property
+    def device_type(self) -> DeviceType:
+        """What kind of device it is for, which is known before any judge has looked at one."""
+        return "cpu" if self.device == "cpu" else "cuda"

@@ -64,7 +64,7 @@ class Unsolved:
     @property
     def device_type(self) -> DeviceType:
         """Where it was to be solved."""
-        return _device_type(self.run)
+        return self.run.device_type
 
 
 Failure = Refused | Unsolved
@@ -179,8 +179,4 @@ def named(run: Run) -> str:
 
 
 def _other_arithmetic(run: Run) -> Arithmetic | None:
-    return None if run.arithmetic is run.problem.arithmetic.on(_device_type(run)) else run.arithmetic
-
-
-def _device_type(run: Run) -> DeviceType:
-    return "cpu" if run.device == "cpu" else "cuda"
+    return None if run.arithmetic is run.problem.arithmetic.on(run.device_type) else run.arithmetic

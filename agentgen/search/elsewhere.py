@@ -13,7 +13,6 @@ import re
 from typing import Final
 
 from agentgen.records.run import Run
-from agentgen.search.facts import device_type
 from agentgen.search.history import Fate, fate
 from agentgen.search.select import beats
 from agentgen.search.tree import Tree
@@ -35,7 +34,7 @@ def won_elsewhere(ledger: Ledger, run: Run) -> str:
         for other in ledger.runs()
         if other.created < run.created
         and other.problem.name != run.problem.name
-        and device_type(other) == device_type(run)
+        and other.device_type == run.device_type
         and other.arithmetic is run.arithmetic
         and ours & operations(other.problem.reference)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentgen.records.machine import Target, TensorShape
-from agentgen.records.problem import Arithmetic, Demand, DeviceType, Scalar
+from agentgen.records.problem import Arithmetic, Demand, Scalar
 from agentgen.records.run import Run
 from agentgen.search.prompts import render
 
@@ -13,14 +13,9 @@ CLASS_FLOOR = {Arithmetic.FP32: "2e-6", Arithmetic.TF32: "1e-3", Arithmetic.FP16
 """The gate that no problem falls below. The judge has its own table (it imports torch, this layer does not)."""
 
 
-def device_type(run: Run) -> DeviceType:
-    """Returns what kind of device the run is for, which is known before any judge was started."""
-    return "cuda" if run.device.startswith("cuda") else "cpu"
-
-
 def system_text(run: Run) -> str:
     """Returns the rules of honesty and accuracy for a run."""
-    arithmetic = run.arithmetic.on(device_type(run))
+    arithmetic = run.arithmetic.on(run.device_type)
     return render(
         "system",
         arithmetic=arithmetic.value,
@@ -72,7 +67,7 @@ def _tensors(target: Target) -> list[str]:
 
 def _workloads(run: Run) -> list[str]:
     others = [workload for workload in run.problem.workloads if workload.name != "main"]
-    lines = [f"- `{other.name}`: {_assignments(other.constants_on(device_type(run)))}" for other in others]
+    lines = [f"- `{other.name}`: {_assignments(other.constants_on(run.device_type))}" for other in others]
     return lines or ["- (no others)"]
 
 

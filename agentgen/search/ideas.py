@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgen.records.chat import ChatRequest, Role
 from agentgen.records.machine import Target
-from agentgen.search.facts import device_type, facts_text, system_text, us
+from agentgen.search.facts import facts_text, system_text, us
 from agentgen.search.feedback import trial_report
 from agentgen.search.history import history, lineage
 from agentgen.search.prompts import render
@@ -26,7 +26,7 @@ def ideas_request(tree: Tree, target: Target, growth: Growth, round: int, won: s
     prompt = render(
         "ideas",
         facts=facts_text(run, target),
-        playbook=render(f"playbook-{device_type(run)}"),
+        playbook=render(f"playbook-{run.device_type}"),
         parent=parent_text(tree, target, parent),
         history=history(tree, parent),
         won=render("won", ideas=won) + "\n" if won else "",
@@ -39,7 +39,7 @@ def ideas_request(tree: Tree, target: Target, growth: Growth, round: int, won: s
     return ChatRequest(
         role=Role.IDEAS,
         problem=run.problem.name,
-        target=device_type(run),
+        target=run.device_type,
         parent=parent.candidate.id if parent else run.problem.root(run.arithmetic),
         nth=growth.nth,
         system=system_text(run),

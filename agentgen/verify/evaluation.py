@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from agentgen.errors import DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.trial import BuildReport, Check, Clock, Depth, Neighbour, Outcome, Speedup, Stage, Timing, Trial
 from agentgen.verify.checks.certify import certify, second_measurement
@@ -21,6 +20,7 @@ from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.instrumented import Instrumented, as_timed, audit
 from agentgen.verify.judge import Judge
 from agentgen.verify.numerics import loosest
+from agentgen.verify.room import require_alone, require_room
 from agentgen.verify.session import Session
 from agentgen.verify.timing import SHORT_US, Race, summarise
 
@@ -55,6 +55,8 @@ def evaluate(
         evaluation.run(timing=timing)
     except Rejected as rejected:
         outcome, reasons = rejected.outcome, rejected.reasons
+        if outcome is Outcome.OUT_OF_MEMORY:
+            evaluation.require_alone()
         judge.guests.spare.begin()  # it fell early: its guests take 0.08 s to end, meanwhile
     except torch.OutOfMemoryError as error:
         return evaluation.starved(error)
@@ -137,11 +139,21 @@ class Evaluation:
         """
         self.close()
         self._judge.guests.spare.drop()
-        _require_room(self._judge, error)
+        require_room(self._judge, error)
         return self.trial(
             Outcome.OUT_OF_MEMORY,
             ("the judge's own work found no memory beside this candidate, and finds it without: it takes too much",),
         )
+
+    def require_alone(self) -> None:
+        """Ends the guests.
+
+        Raises:
+            DeviceLost: it was not the candidate alone that left no memory.
+        """
+        self.close()
+        self._judge.guests.spare.drop()
+        require_alone(self._judge)
 
     def trial(self, outcome: Outcome, reasons: tuple[str, ...]) -> Trial:
         """Returns the record."""
@@ -273,12 +285,3 @@ def _compiled_only(builds: tuple[BuildReport, ...]) -> str:
         return "no GPU here to run it; nothing was compiled while its module was loaded"
     kernels = ", ".join(f"{b.kernel} ({b.registers} registers, {b.spill_bytes} B spilled)" for b in builds)
     return f"compiled, not run: no GPU here. {kernels}"
-
-
-def _require_room(judge: Judge, error: torch.OutOfMemoryError) -> None:
-    """Does at `main` what a check does, with no guest beside it."""
-    try:
-        torch.cuda.empty_cache()
-        judge.main.rehearse()
-    except torch.OutOfMemoryError as again:
-        raise DeviceLost(f"{judge.device} has no memory left, and no candidate that holds it: {again}") from error

@@ -123,6 +123,11 @@ class Judge:
         """Whether Triton's interpreter stands for the GPU that is not here."""
         return candidate.language is Language.TRITON and self.device == "cpu"
 
+    def shared_bytes(self) -> int:
+        """Returns the size of all memory that guests may see."""
+        near = [one.rig for one in self._near[0]] if self._near else []
+        return sum(rig.region.nbytes + rig.weights.nbytes for rig in (*self._rigs.values(), *near))
+
     def close(self) -> None:
         """Ends all guests and gives the memory back."""
         self.guests.close()

@@ -113,6 +113,6 @@ def run_devices(run: Run, wanted: str | None, here: tuple[str, ...] | None = Non
         own, found = tuple(run.device.split(",")), here or devices()
         return tuple(device for device in own if device in found) or own
     chosen = find_devices(wanted, run.languages, here)
-    if device_type(chosen[0]) != device_type(run.device):
+    if device_type(chosen[0]) != run.device_type:
         raise BadInput(f"run {run.id} is one for {run.device}: its candidates cannot be judged on {','.join(chosen)}")
     return chosen

@@ -1,16 +1,21 @@
-"""Kernels that hang or trap on a GPU: each has its outcome, and the same judge accepts the next honest candidate.
+"""Kernels that hang, trap or want too much memory on a GPU: each has its outcome, and the same judge accepts the next
+honest candidate. So does it once others, who held the memory, have gone.
 
 An illegal access is in test_verify_gpu.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
 from test_verify_gpu import CONV, DEVICE, conv_problem, edited
 
+from agentgen.errors import DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, OwnWork
 from agentgen.records.run import Effort
@@ -81,3 +86,45 @@ def test_a_kernel_that_never_ends_once_it_is_timed(judge: Judge, monkeypatch: py
 def test_a_trap_as_of_an_assertion(judge: Judge) -> None:
     trial = evaluated(judge, edited(CONV, "y[at] = sum;", 'if (at == 7) asm volatile("trap;");\n  y[at] = sum;'))
     assert trial.outcome is Outcome.CRASHED, trial.reasons
+
+
+HOLDER = """
+import sys, torch
+held = torch.empty(int(sys.argv[1]), dtype=torch.uint8, device=sys.argv[2])
+print("held", flush=True)
+sys.stdin.read()
+"""
+"""Another program that uses the GPU."""
+
+WANTS = """
+
+class ModelNew(ModelNew):
+    def forward(self, x):
+        torch.empty(%d, dtype=torch.uint8, device=x.device)
+        return super().forward(x)
+"""
+
+
+@contextmanager
+def held_by_another(nbytes: int) -> Generator[None]:
+    command = [sys.executable, "-c", HOLDER, str(nbytes), DEVICE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdin
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        yield
+        holder.stdin.close()
+
+
+def test_memory_that_another_program_holds_is_no_fault_of_a_candidate(judge: Judge) -> None:
+    most = torch.cuda.mem_get_info(DEVICE)[1] * 6 // 10
+    source = CONV + WANTS % most
+    with held_by_another(most), pytest.raises(DeviceLost, match="no memory for a candidate, and others hold"):
+        evaluated(judge, source)
+    alone = evaluated(judge, source)
+    assert alone.outcome is Outcome.PASSED, alone.reasons
+
+
+def test_more_memory_than_there_is(judge: Judge) -> None:
+    trial = evaluated(judge, CONV + WANTS % (2 * torch.cuda.mem_get_info(DEVICE)[1]))
+    assert trial.outcome is Outcome.OUT_OF_MEMORY, trial.reasons
