@@ -61,10 +61,12 @@ def test_a_cause_is_the_first_check_or_else_the_reason() -> None:
     )
 
 
-def row(error: float | None, gate: float, *, gated: bool = True, workload: str = "main") -> Accuracy:
+def row(
+    error: float | None, gate: float, *, gated: bool = True, workload: str = "main", family: str = "normal"
+) -> Accuracy:
     return Accuracy(
         workload=workload,
-        family="normal",
+        family=family,
         draws=1,
         relative_l2=error,
         gate=gate,
@@ -81,6 +83,12 @@ def row(error: float | None, gate: float, *, gated: bool = True, workload: str =
         ([row(1e-7, 2e-6), row(1e-4, 0.0)], None, "not exact"),
         ([row(0.5, 2e-6), row(1e-4, 0.0)], None, "wrong"),
         ([row(None, 2e-6)], None, "wrong"),
+        (
+            [row(1e-7, 2e-6), row(3e-6, 2e-6, family="sorted")],
+            Arithmetic.TF32,
+            "in less precision, normal values right",
+        ),
+        ([row(1e-7, 2e-6), row(0.5, 2e-6, family="zeros")], None, "wrong, normal values right"),
         ([row(0.5, 0.0)], None, "wrong"),
         ([row(0.5, 2e-6, workload="timed window of main")], None, None),
         ([row(1e-7, 2e-6), row(0.5, 2e-6, gated=False)], Arithmetic.TF32, None),
