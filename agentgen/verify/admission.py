@@ -43,7 +43,7 @@ def admit(problem: Problem, device: str, arithmetic: Arithmetic) -> Admission:
     set_arithmetic(arithmetic.value)
     examination: _Examination | None = None
     try:
-        examination = _Examination(load(problem, problem.main, device), device, arithmetic)
+        examination = _Examination(load(problem, problem.main, device, arithmetic), device, arithmetic)
         reasons = examination.reasons()
     except ReferenceInvalid as error:
         reasons = [str(error)]

@@ -73,7 +73,7 @@ class Judge:
         self.guests = Guests(sandbox, self._arch, isolation)
         self._near: tuple[list[neighbours.Near], list[str]] | None = None
         cache = self.machine.last_level_cache_bytes
-        self._rigs = build_rigs(problem, device, cache)
+        self._rigs = build_rigs(problem, device, cache, self.arithmetic)
         self._gate = OwnGate(self._arch) if self._arch else None  # after the first tensor: it needs a context
         self.main = next(iter(self._rigs.values()))
         if device == "cpu":

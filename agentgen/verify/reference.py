@@ -1,5 +1,8 @@
 """The reference at one workload: torch's own model, and its float64 twin, the oracle.
 
+In FP16 or BF16 on float32 tensors torch's model runs under autocast, which is what torch has for that: its answer tells
+what such products are off by, and its time is the one to beat (docs/decisions/034-torch-in-half.md).
+
 Never leaves the judge's process.
 """
 
@@ -20,7 +23,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from agentgen.errors import ReferenceInvalid
-from agentgen.records.problem import Problem, Workload
+from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.sandbox.guest.memory import DTYPES
 from agentgen.verify import inputs as drawing
 from agentgen.verify.inputs import Signature, Spec
@@ -30,6 +33,7 @@ PUBLIC_SEED = 20240229
 values that count are drawn later, in secret."""
 
 Tensors = Sequence[torch.Tensor]
+_HALF = {Arithmetic.FP16: torch.float16, Arithmetic.BF16: torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Reference:
     outputs: tuple[Spec, ...]
     output_strides: tuple[tuple[int, ...] | None, ...]
     """Of torch's own outputs; None: contiguous, as those are made that have gaps or overlap."""
+    half: torch.dtype | None = None
+    """What autocast computes in; None: torch's model runs as it is."""
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
@@ -59,7 +65,13 @@ class Reference:
 
     def call(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Returns torch's own answer to input tensors, in its own layout: the call that is raced."""
-        return [y if _is_dense(y) else y.contiguous() for y in _tensors(self.model(*self.signature.arguments(inputs)))]
+        arguments = self.signature.arguments(inputs)
+        if self.half is None:
+            return [y if _is_dense(y) else y.contiguous() for y in _tensors(self.model(*arguments))]
+        with torch.autocast((*inputs, *self.model.parameters())[0].device.type, self.half):
+            answer = _tensors(self.model(*arguments))
+        cast = [y.to(dtype) for y, (_, dtype) in zip(answer, self.outputs, strict=True)]
+        return [y if _is_dense(y) else y.contiguous() for y in cast]
 
     def torch_outputs(self, inputs: Tensors) -> list[torch.Tensor]:
         """Returns torch's own answer, in the arithmetic that is set in this process.
@@ -102,8 +114,15 @@ class Reference:
                     own[name].copy_(value)
 
 
-def load(problem: Problem, workload: Workload, device: str) -> Reference:
+def load(problem: Problem, workload: Workload, device: str, arithmetic: Arithmetic = Arithmetic.FP32) -> Reference:
     """Builds the reference of `workload` on `device`, and calls it once, on zeros.
+
+    Args:
+        problem: Whose text is run.
+        workload: With the sizes.
+        device: `cpu` or `cuda:N`.
+        arithmetic: That torch is to compute in where its tensors are float32. TF32 is a switch of the whole process
+            (`set_arithmetic`).
 
     Raises:
         ReferenceInvalid: the module does not run, or has no such constant, or takes or returns what cannot be judged.
@@ -141,7 +160,11 @@ def load(problem: Problem, workload: Workload, device: str) -> Reference:
         ) from error
     shown = {**constants} or {k: v for k, v in vars(module).items() if isinstance(v, int | float) and k[0] != "_"}
     oracle = _widened(oracle)
-    return Reference(workload.name, shown, init_args, model, oracle, module.get_inputs, signature, outputs, strides)
+    floats = {dtype for _, dtype in (*signature.specs, *state) if dtype.is_floating_point}
+    half = _HALF.get(arithmetic) if floats == {torch.float32} else None
+    return Reference(
+        workload.name, shown, init_args, model, oracle, module.get_inputs, signature, outputs, strides, half
+    )
 
 
 def _module(problem: Problem) -> types.ModuleType:

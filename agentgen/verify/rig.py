@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import torch
 
 from agentgen.errors import ReferenceInvalid
-from agentgen.records.problem import Problem, Workload
+from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.sandbox.guest.memory import NoDeviceMemory, contiguous
 from agentgen.verify import draws
 from agentgen.verify import inputs as drawing
@@ -29,7 +29,9 @@ PAD = 3
 """Elements between the rows of a strided input: no multiple of what a vector load takes."""
 
 
-def build_rigs(problem: Problem, device: str, cache_bytes: int) -> dict[str, Rig]:
+def build_rigs(
+    problem: Problem, device: str, cache_bytes: int, arithmetic: Arithmetic = Arithmetic.FP32
+) -> dict[str, Rig]:
     """Returns a rig for every workload by name, the one to be timed first.
 
     That is `main` or, where a GPU has not the memory for it, the first of `problem.smaller` that fits.
@@ -38,7 +40,7 @@ def build_rigs(problem: Problem, device: str, cache_bytes: int) -> dict[str, Rig
         ReferenceInvalid: the reference does not run, or none of them fits.
     """
     for workload in (problem.main, *problem.smaller):
-        timed = _rehearsed(problem, workload, device, cache_bytes)
+        timed = _rehearsed(problem, workload, device, cache_bytes, arithmetic)
         if timed:
             break
         torch.cuda.empty_cache()  # here, where the failure's own tensors are gone: a region cannot use cached memory
@@ -48,17 +50,19 @@ def build_rigs(problem: Problem, device: str, cache_bytes: int) -> dict[str, Rig
     rigs = {timed.reference.workload: timed}
     for workload in problem.workloads:
         if workload is not problem.main:
-            rig = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=False)
+            rig = Rig(references.load(problem, workload, device, arithmetic), device, cache_bytes, rotate=False)
             rig.rehearse()
             rigs[workload.name] = rig
     return rigs
 
 
-def _rehearsed(problem: Problem, workload: Workload, device: str, cache_bytes: int) -> Rig | None:
+def _rehearsed(
+    problem: Problem, workload: Workload, device: str, cache_bytes: int, arithmetic: Arithmetic
+) -> Rig | None:
     """Returns the rig to be timed; None, and nothing left of it, where the GPU has not the memory."""
     rig: Rig | None = None
     try:
-        rig = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=True)
+        rig = Rig(references.load(problem, workload, device, arithmetic), device, cache_bytes, rotate=True)
         rig.rehearse()
         return rig
     except (torch.OutOfMemoryError, NoDeviceMemory):

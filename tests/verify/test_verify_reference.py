@@ -8,6 +8,8 @@ from verify_problems import REFERENCE, small_conv
 
 from agentgen.errors import ReferenceInvalid
 from agentgen.records.problem import Arithmetic, Problem, Workload
+from agentgen.verify.checks.values import truth
+from agentgen.verify.numerics import Pool
 from agentgen.verify.reference import Reference, load
 
 MAIN = Workload(name="main")
@@ -37,9 +39,9 @@ def text(
     return MODULE.format(init=init, forward=forward, inputs=inputs, init_args=init_args)
 
 
-def loaded(source: str, workload: Workload = MAIN) -> Reference:
+def loaded(source: str, workload: Workload = MAIN, arithmetic: Arithmetic = Arithmetic.FP32) -> Reference:
     problem = Problem(name="p", title="P", reference=source, workloads=(MAIN,), arithmetic=Arithmetic.FP32)
-    return load(problem, workload, "cpu")
+    return load(problem, workload, "cpu", arithmetic)
 
 
 def test_shapes_of_inputs_and_outputs() -> None:
@@ -211,3 +213,40 @@ def test_the_workload_and_the_device_are_named() -> None:
 def test_an_unknown_constant_is_named() -> None:
     with pytest.raises(ReferenceInvalid, match=r"workload main overrides unknown constants \['batch_sise'\]"):
         loaded(text(), Workload(name="main", constants={"batch_sise": 3}))
+
+
+# ---- in half precision -----------------------------------------------------------------------------------------------
+
+LINEAR = text("self.one = nn.Linear(64, 1)", "return torch.relu(self.one(x))", "return [torch.randn(4096, 64)]")
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "low", "high"),
+    [(Arithmetic.FP32, 0, 1e-6), (Arithmetic.FP16, 1e-4, 1e-3), (Arithmetic.BF16, 1e-3, 8e-3)],
+)
+def test_torch_computes_in_the_arithmetic_asked_for(arithmetic: Arithmetic, low: float, high: float) -> None:
+    reference = loaded(LINEAR, arithmetic=arithmetic)
+    x = torch.randn(4096, 64, generator=torch.Generator().manual_seed(1))
+    (by_torch,), (oracle,) = reference.torch_outputs([x]), reference.oracle_outputs([x])
+    assert by_torch.dtype is torch.float32
+    assert low <= ((by_torch - oracle).norm() / oracle.norm()).item() <= high
+
+
+def test_tensors_that_are_half_already_are_left_to_torch() -> None:
+    source = text(inputs="return [torch.randn(n, 3, dtype=torch.bfloat16)]")
+    assert loaded(source, arithmetic=Arithmetic.BF16).half is None
+
+
+@pytest.mark.parametrize("torch_s_own", [Arithmetic.FP32, Arithmetic.BF16])
+def test_what_half_precision_lifts_over_a_relu_is_no_fault_of_a_kernel(torch_s_own: Arithmetic) -> None:
+    """In rows of the oracle that are zero as a whole only torch's own error in the same arithmetic tells what is due:
+    four of four right kernels of conv2d_relu_maxpool in BF16 were refused while that was its error in fp32."""
+    source = torch.Generator().manual_seed(2)
+    reference = loaded(LINEAR, arithmetic=torch_s_own)
+    state = reference.state()
+    x = torch.randn(4096, 64, generator=source)
+    products = x.bfloat16().float() @ state["one.weight"].detach().bfloat16().float().T
+    out = torch.relu(products + state["one.bias"].detach())
+    pool = Pool("main", "normal", Arithmetic.BF16, must_be_exact=False)
+    truth(reference, [x], source).add_to(pool, [out])
+    assert bool(pool.problems()) is (torch_s_own is Arithmetic.FP32)

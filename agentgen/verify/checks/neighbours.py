@@ -52,7 +52,7 @@ def build(
     for workload in problem.neighbours:
         rig: Rig | None = None
         try:
-            rig = Rig(references.load(problem, workload, device), device, cache_bytes, rotate=True)
+            rig = Rig(references.load(problem, workload, device, arithmetic), device, cache_bytes, rotate=True)
             rig.rehearse()
             rig.draw_inputs(Family.NORMAL)
             raced = {EAGER: baselines(rig.reference, arithmetic)[EAGER]}
