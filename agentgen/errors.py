@@ -52,7 +52,7 @@ class DeviceNotFound(MachineFailure):
 
 
 class DeviceLost(MachineFailure):
-    """The device stopped answering the judge itself."""
+    """The device does not answer the judge itself, or others hold the memory that a candidate did not find."""
 
 
 class SandboxUnavailable(MachineFailure):

@@ -64,7 +64,7 @@ class Accuracy(Record):
     worst_element: float | None
     """Largest |out - oracle| over what the element gate allows; 1 is the limit."""
     gated: bool = True
-    """False where one ulp of the inputs moves the oracle by more than 1e-2: reported only."""
+    """False where oracle or torch overflow, or one ulp of the inputs moves the oracle by over 1e-2: reported only."""
     reached: Arithmetic | None = None
     """The most accurate arithmetic whose gates these errors meet; None: not even that of bf16."""
 

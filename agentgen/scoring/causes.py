@@ -58,20 +58,25 @@ def how_wrong(trial: Trial, problem: Problem) -> str | None:
 
     - "in less precision": within the gates of a lower arithmetic everywhere, as single TF32 products are for fp32.
     - "not exact": off by rounding, and only where torch is exact, as on {0,1} integers, and nothing may be off at all.
+    - "not zero where torch is": in rows of which the oracle is zero as a whole, and nowhere else.
     - "wrong": anything else.
 
-    The first and the last end with ", normal values right" where that is so at each workload that missed a gate: a test
+    All but the second end with ", normal values right" where that is so at each workload that missed a gate: a test
     with torch.randn passes there. A product of split fp16 halves was off by 5 times torch on sorted values alone.
     """
     places = {workload.name for workload in _workloads(problem)}
-    missed = [row for row in trial.accuracy if row.workload in places and row.gated and row.share_of_limit > 1]
-    if trial.outcome is not Outcome.WRONG_VALUES or not missed:
+    looked_at = [row for row in trial.accuracy if row.workload in places and row.gated]
+    missed = [row for row in looked_at if row.share_of_limit > 1]
+    # Rows of zeros have no size that an error could be a share of.
+    failed = {row.family for row in looked_at if row.share_of_limit > 1 or row.reached is None}
+    if trial.outcome is not Outcome.WRONG_VALUES or not failed:
         return None
     rounded = (row.gate == 0.0 and row.relative_l2 is not None and row.relative_l2 < _ROUNDED for row in missed)
-    if trial.accuracy_class is None and all(rounded):
+    if missed and trial.accuracy_class is None and all(rounded):
         return "not exact"
     how = "wrong" if trial.accuracy_class is None else "in less precision"
-    return how if _NORMAL in {row.family for row in missed} else f"{how}, normal values right"
+    how = how if missed else "not zero where torch is"
+    return how if _NORMAL in failed else f"{how}, normal values right"
 
 
 def cause_of(

@@ -1,4 +1,4 @@
-"""What a candidate races: torch itself, eager and compiled, in the problem's arithmetic."""
+"""What a candidate races: torch itself, eager and compiled, in the problem's arithmetic; for half, in TF32 as well."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ COMPILE_MODES = ("default", "max-autotune-no-cudagraphs", "max-autotune")
 def baselines(reference: Reference, arithmetic: Arithmetic, effort: Effort = Effort.QUICK) -> Mapping[str, Call]:
     """Returns the callables by name. `full` effort adds `torch.compile` in three modes (1-10 s each to build).
 
-    Where torch runs under autocast it is raced without, too, in TF32: it may be faster, as a convolution of three
-    channels is on an H200 (835 us for 979 us in FP16).
+    Where torch runs under autocast it is raced without, too (in TF32 on a GPU, in fp32 on a CPU): it may be faster, as
+    a convolution of three channels is on an H200 (835 us for 979 us in FP16).
 
     Args:
         reference: At the workload to be timed.

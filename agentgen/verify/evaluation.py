@@ -55,7 +55,7 @@ def evaluate(
         evaluation.run(timing=timing)
     except Rejected as rejected:
         outcome, reasons = rejected.outcome, rejected.reasons
-        if outcome is Outcome.OUT_OF_MEMORY:
+        if outcome is Outcome.OUT_OF_MEMORY and "CUDA" in reasons[0]:  # not for want of the host's memory
             evaluation.require_alone()
         judge.guests.spare.begin()  # it fell early: its guests take 0.08 s to end, meanwhile
     except torch.OutOfMemoryError as error:
@@ -135,11 +135,12 @@ class Evaluation:
         """Returns the trial of a candidate beside which the judge had no memory left.
 
         Raises:
-            DeviceLost: it has none without the candidate either.
+            DeviceLost: it has none without the candidate either, or others hold much of it.
         """
         self.close()
         self._judge.guests.spare.drop()
         require_room(self._judge, error)
+        require_alone(self._judge)
         return self.trial(
             Outcome.OUT_OF_MEMORY,
             ("the judge's own work found no memory beside this candidate, and finds it without: it takes too much",),

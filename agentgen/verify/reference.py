@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ class Reference:
         arguments = self.signature.arguments(inputs)
         if self.half is None:
             return [y if _is_dense(y) else y.contiguous() for y in _tensors(self.model(*arguments))]
-        with torch.autocast((*inputs, *self.model.parameters())[0].device.type, self.half):
+        first = next(chain(inputs, self.model.parameters(), self.model.buffers()))
+        with torch.autocast(first.device.type, self.half):
             answer = _tensors(self.model(*arguments))
         cast = [y.to(dtype) for y, (_, dtype) in zip(answer, self.outputs, strict=True)]
         return [y if _is_dense(y) else y.contiguous() for y in cast]
@@ -149,6 +151,11 @@ def load(problem: Problem, workload: Workload, device: str, arithmetic: Arithmet
         strides = tuple(None if y.is_contiguous() or not _is_dense(y) else y.stride() for y in answer)
         state = [(tuple(t.shape), t.dtype) for t in (*model.parameters(), *model.buffers())]
         _require_known((*signature.specs, *outputs, *state))
+        floats = {dtype for _, dtype in (*signature.specs, *state) if dtype.is_floating_point}
+        half = _HALF.get(arithmetic) if floats == {torch.float32} else None
+        if half:  # not all that runs does so under autocast
+            with torch.no_grad(), torch.autocast(torch.device(device).type, half):
+                model(*signature.arguments(probe))
     except torch.OutOfMemoryError:
         raise
     except ReferenceInvalid as error:
@@ -160,8 +167,6 @@ def load(problem: Problem, workload: Workload, device: str, arithmetic: Arithmet
         ) from error
     shown = {**constants} or {k: v for k, v in vars(module).items() if isinstance(v, int | float) and k[0] != "_"}
     oracle = _widened(oracle)
-    floats = {dtype for _, dtype in (*signature.specs, *state) if dtype.is_floating_point}
-    half = _HALF.get(arithmetic) if floats == {torch.float32} else None
     return Reference(
         workload.name, shown, init_args, model, oracle, module.get_inputs, signature, outputs, strides, half
     )

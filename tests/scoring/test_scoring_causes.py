@@ -62,7 +62,13 @@ def test_a_cause_is_the_first_check_or_else_the_reason() -> None:
 
 
 def row(
-    error: float | None, gate: float, *, gated: bool = True, workload: str = "main", family: str = "normal"
+    error: float | None,
+    gate: float,
+    *,
+    gated: bool = True,
+    workload: str = "main",
+    family: str = "normal",
+    passes: bool = True,
 ) -> Accuracy:
     return Accuracy(
         workload=workload,
@@ -73,6 +79,7 @@ def row(
         torch_relative_l2=None,
         worst_element=None if error is None else 0.0,
         gated=gated,
+        reached=Arithmetic.FP32 if passes and error is not None and error <= gate else None,
     )
 
 
@@ -89,6 +96,12 @@ def row(
             "in less precision, normal values right",
         ),
         ([row(1e-7, 2e-6), row(0.5, 2e-6, family="zeros")], None, "wrong, normal values right"),
+        (
+            [row(1e-7, 2e-6), row(0.0, 2e-6, family="ones", passes=False)],
+            None,
+            "not zero where torch is, normal values right",
+        ),
+        ([row(0.0, 2e-6, passes=False), row(0.5, 2e-6, family="ones")], None, "wrong"),
         ([row(0.5, 0.0)], None, "wrong"),
         ([row(0.5, 2e-6, workload="timed window of main")], None, None),
         ([row(1e-7, 2e-6), row(0.5, 2e-6, gated=False)], Arithmetic.TF32, None),
