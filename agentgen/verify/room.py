@@ -28,7 +28,7 @@ def require_room(judge: Judge, error: torch.OutOfMemoryError) -> None:
 
 def require_alone(judge: Judge) -> None:
     """Looks who else holds memory, once the guest that found none has ended. A rmsnorm that wanted 3.5 GiB was refused
-    where five judges beside its own held 100 of an H200's 140.
+    where other judges had left 2.4 of an H200's 140 GiB free.
 
     Raises:
         DeviceLost: others hold so much that nobody can say whether the candidate would have found enough.
