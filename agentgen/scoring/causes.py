@@ -24,6 +24,8 @@ _TAKEN_OUT: Final = (
         "N",
     ),  # a shape has more or fewer, and a place in a file line and column
 )
+_ERROR: Final = re.compile(r"\b(?:error|fatal)\b[^:]{0,12}:")
+"""As NVRTC, ptxas and g++ begin one. Their last line is a caret, or "Ptx assembly aborted due to errors"."""
 _WHEN_TIMED: Final = "timed"
 """The one place of a check that is no workload."""
 _NORMAL: Final = "normal"
@@ -33,10 +35,12 @@ _ROUNDED: Final = 1e-2
 
 
 def plain_reason(reasons: Sequence[str]) -> str:
-    """Returns the first line of the first reason without numbers, addresses, ids and paths; with its last line as well
-    where the first only says where: Triton's compiler shows the source in between."""
+    """Returns the first line of the first reason without numbers, addresses, ids and paths; where that line only says
+    what was refused, with the first error below it, or the last line: Triton's compiler shows the source in between."""
     lines = next((found for reason in reasons if (found := _lines(reason))), [""])
-    text = f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and lines[1:] else lines[0]
+    text = lines[0]
+    if text.endswith(":") and lines[1:]:
+        text += " " + next((line for line in lines[1:] if _ERROR.search(line)), lines[-1])
     for pattern, word in _TAKEN_OUT:
         text = pattern.sub(word, text)
     return text[:_LONGEST]
