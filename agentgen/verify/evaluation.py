@@ -104,7 +104,7 @@ class Evaluation:
                     self._begin_second()
                 judge.check(session, self._candidate, rig, self._findings, timing=timing)
         with self._stage("state"):
-            judge.probe(session, self._candidate, self._findings)
+            judge.probe(session, self._candidate, self._findings, self._depth)
         if language is Language.TRITON and judge.device == "cpu":
             how = "skipped: checked by Triton's interpreter on small workloads; neither timed nor audited without a GPU"
             self._findings.note("audit", None, how)

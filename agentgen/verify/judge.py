@@ -10,14 +10,14 @@ from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Ceilings, Machine, Target
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort, Isolation
-from agentgen.records.trial import Neighbour, Timing
+from agentgen.records.trial import Depth, Neighbour, Timing
 from agentgen.sandbox.process import ProcessSandbox
 from agentgen.sandbox.protocol import Sandbox
 from agentgen.verify import ceilings, instrumented, roofline
 from agentgen.verify import machine as machines
 from agentgen.verify.architecture import architecture
 from agentgen.verify.baselines import Call, baselines
-from agentgen.verify.checks import neighbours, state, tripwires
+from agentgen.verify.checks import chance, neighbours, state, tripwires
 from agentgen.verify.checks.audit import Audit
 from agentgen.verify.checks.values import check_workload
 from agentgen.verify.clock import OwnGate
@@ -146,7 +146,7 @@ class Judge:
         rigs = list(reversed(self._rigs.values()))
         return rigs[:-1] or rigs if self.interprets(candidate) else rigs
 
-    def probe(self, session: Session, candidate: Candidate, findings: Findings) -> None:
+    def probe(self, session: Session, candidate: Candidate, findings: Findings, depth: Depth) -> None:
         """Probes what the candidate may remember, share, assume or leave to chance."""
         small, arithmetic = self.smallest, self.gates(candidate)
         state.global_state(findings, session, small)
@@ -154,7 +154,8 @@ class Judge:
         state.own_outputs(findings, session, small, arithmetic, later)
         state.one_element(findings, session, small, arithmetic)
         state.new_weights(findings, session, small, arithmetic)
-        state.same_answer(findings, session, small if self.interprets(candidate) else self.main, arithmetic)
+        seconds = chance.SECONDS[depth] if self.device != "cpu" else 0.0
+        chance.same_answer(findings, session, small if self.interprets(candidate) else self.main, arithmetic, seconds)
         if self.interprets(candidate):
             self.habits(session, candidate, findings)
 

@@ -25,6 +25,8 @@ MAX_SETS = {"cpu": 128, "cuda": 16}
 """By kind of device. On a CPU the sets of small problems, too, must not stay in the cache: they are compared with
 windows in which no input comes twice."""
 MAX_REGION_BYTES = 4 << 30
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By width in bytes: bytes that are compared one by one take a GPU as many times as long."""
 PAD = 3
 """Elements between the rows of a strided input: no multiple of what a vector load takes."""
 
@@ -245,5 +247,6 @@ def _spread(shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor's bytes: in them NaN equals itself, and a minus zero is no zero."""
-    return x.contiguous().view(-1).view(torch.uint8)
+    """Returns a tensor's bytes, as integers of its elements' width: in them NaN equals itself, and a minus zero is no
+    zero."""
+    return x.contiguous().view(-1).view(_INTEGERS.get(x.element_size(), torch.uint8))

@@ -9,7 +9,6 @@ from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Accuracy, Outcome
 from agentgen.scoring.causes import cause_of, failed_checks, how_wrong, plain_reason
 
-
 NVRTC = "candidate.cu does not compile (NVRTC), 1 error(s):\n%s\nptxas fatal   : Ptx assembly aborted due to errors"
 
 
@@ -43,7 +42,10 @@ def test_what_changes_from_run_to_run_is_taken_out(one: str, other: str) -> None
         ("no answer to check within 60 s", "no answer to build within 60 s"),
         ("output 0 is torch.float16, not torch.float32", "output 0 is torch.bfloat16, not torch.float32"),
         ("CompilationError: at 3:7:\n  y = f(x)\n  ^\nno f", "CompilationError: at 3:7:\n  y = f(x)\n  ^\nno x"),
-        (NVRTC % "ptxas fatal   : (C7602) Insufficient registers (128)", NVRTC % "ptxas error   : Too much shared data"),
+        (
+            NVRTC % "ptxas fatal   : (C7602) Insufficient registers (128)",
+            NVRTC % "ptxas error   : Too much shared data",
+        ),
         ("", "something"),
     ],
 )

@@ -245,6 +245,15 @@ def test_wrong_triton_is_refused(softmax: LocalJudge, old: str, new: str) -> Non
     assert trial.outcome is Outcome.WRONG_VALUES, trial.reasons
 
 
+def test_triton_that_is_wrong_once_in_1500_calls(softmax: LocalJudge) -> None:
+    seldom = edited(
+        TRITON, "        return y", "        self.calls += 1\n        return y * 1.01 if self.calls == 1500 else y"
+    )
+    seldom = edited(seldom, "class ModelNew(nn.Module):\n", "class ModelNew(nn.Module):\n    calls = 0\n\n")
+    trial = evaluated(softmax, seldom, Language.TRITON)
+    assert trial.outcome is Outcome.NONDETERMINISTIC, trial.reasons
+
+
 def test_triton_that_does_not_compile(softmax: LocalJudge) -> None:
     trial = evaluated(softmax, edited(TRITON, "tl.sum(power, 0)", "tl.sum(powers, 0)"), Language.TRITON)
     assert trial.outcome is Outcome.BUILD_FAILED, trial.reasons

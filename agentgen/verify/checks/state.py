@@ -17,11 +17,9 @@ from agentgen.verify.checks.values import Truth, judged, truth
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import NotGated, Rejected, check
 from agentgen.verify.numerics import Pool
-from agentgen.verify.rig import Rig, bits
+from agentgen.verify.rig import Rig
 from agentgen.verify.session import Session
 
-REPEATS = 32
-"""Calls that are looked at where two calls did not agree bit by bit."""
 HELD = 2
 """Outputs that are held at once: a rig has two sets at least."""
 LATER = 66
@@ -170,45 +168,6 @@ def new_weights(session: Session, rig: Rig, arithmetic: Arithmetic) -> str | Not
     session.run(rig, 1)
     require_right(rig, 0, arithmetic, "another model of the same shape got weights of its own")
     return "right after weights changed in place, by load_state_dict, and in another model of the same shape"
-
-
-@check("same answer")
-def same_answer(session: Session, rig: Rig, arithmetic: Arithmetic) -> str:
-    """Catches chance: races, uninitialised memory, addresses that matter. The same content at other addresses, and
-    again at the same ones, must give the same bits; where it does not (atomics), each of these calls and 32 more must
-    meet the gates.
-
-    Does not catch: a race that comes out alike in every one of these calls.
-    """
-    rig.draw_inputs(Family.NORMAL, 1)
-    rig.repeat_inputs()
-    first: list[torch.Tensor] | None = None
-    right: Truth | None = None
-    different = 0
-    for _ in range(2):  # at all addresses: what is wrong once in 128 calls is found by their number
-        rig.poison_outputs()
-        session.run(rig, rig.sets)
-        for which in range(rig.sets):
-            out = rig.snapshot(which)
-            first = first or out
-            if all(torch.equal(bits(a), bits(b)) for a, b in zip(first, out, strict=True)):
-                continue
-            different += 1
-            right = right or truth(rig.reference, rig.private[0], rig.source)
-            _require_same(_wrong(rig, right, out, arithmetic), f"at set {which}")
-    if not right:
-        return f"{2 * rig.sets} calls at {rig.sets} addresses gave the same bits"
-    for call in range(REPEATS):
-        if call % rig.sets == 0:
-            rig.poison_outputs()
-            session.run(rig, rig.sets)
-        _require_same(_wrong(rig, right, rig.snapshot(call % rig.sets), arithmetic), f"call {call + 1} of {REPEATS}")
-    return f"{different} of {2 * rig.sets} calls differ in bits; {REPEATS} more are all within the gates"
-
-
-def _require_same(wrong: list[str], where: str) -> None:
-    if wrong:
-        raise Rejected(Outcome.NONDETERMINISTIC, f"{where}, on the same content: {wrong[0]}")
 
 
 @check("poisoned memory")
