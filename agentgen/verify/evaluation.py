@@ -104,7 +104,7 @@ class Evaluation:
                     self._begin_second()
                 judge.check(session, self._candidate, rig, self._findings, timing=timing)
         with self._stage("state"):
-            judge.probe(session, self._candidate, self._findings, self._depth)
+            judge.probe(session, self._candidate, self._findings)
         if language is Language.TRITON and judge.device == "cpu":
             how = "skipped: checked by Triton's interpreter on small workloads; neither timed nor audited without a GPU"
             self._findings.note("audit", None, how)
@@ -125,8 +125,10 @@ class Evaluation:
             worked = self._seen.work, first.work
             instruments_agree(self._findings, self._seen.call_us, timed_us, wall=wall, worked=worked)
         with self._stage("general"):
-            # How special a kernel is that is behind torch is nobody's question: there it need only be right.
+            # How special a kernel is that is behind torch, or how it does in the long run, is nobody's question.
             ahead = timing and not self._races[0].lost
+            if ahead or self._depth is Depth.CERTIFY:
+                judge.call_on(session, self._candidate, self._findings, self._depth)
             self._neighbours = judge.neighbours(session, self._findings, timing=ahead)
         if self._depth is Depth.CERTIFY:
             self._certify(session, timing=timing)

@@ -146,7 +146,7 @@ class Judge:
         rigs = list(reversed(self._rigs.values()))
         return rigs[:-1] or rigs if self.interprets(candidate) else rigs
 
-    def probe(self, session: Session, candidate: Candidate, findings: Findings, depth: Depth) -> None:
+    def probe(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         """Probes what the candidate may remember, share, assume or leave to chance."""
         small, arithmetic = self.smallest, self.gates(candidate)
         state.global_state(findings, session, small)
@@ -154,10 +154,14 @@ class Judge:
         state.own_outputs(findings, session, small, arithmetic, later)
         state.one_element(findings, session, small, arithmetic)
         state.new_weights(findings, session, small, arithmetic)
-        seconds = chance.SECONDS[depth] if self.device != "cpu" else 0.0
-        chance.same_answer(findings, session, small if self.interprets(candidate) else self.main, arithmetic, seconds)
+        chance.same_answer(findings, session, small if self.interprets(candidate) else self.main, arithmetic)
         if self.interprets(candidate):
             self.habits(session, candidate, findings)
+
+    def call_on(self, session: Session, candidate: Candidate, findings: Findings, depth: Depth) -> None:
+        """Has a GPU's candidate that is worth it do the same for longer: what is wrong once in 400 calls."""
+        if self.device != "cpu":
+            chance.same_answer(findings, session, self.main, self.gates(candidate), chance.SECONDS[depth])
 
     def habits(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         """What a candidate may answer with a crash and still be accepted: the last that its guest is asked."""

@@ -16,7 +16,7 @@ from agentgen.errors import DeviceLost
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, OwnWork
 from agentgen.records.run import Isolation
-from agentgen.records.trial import Depth, Outcome, Trial
+from agentgen.records.trial import Outcome, Trial
 from agentgen.sandbox.protocol import Guest
 from agentgen.verify import machine as machines
 from agentgen.verify.evaluation import evaluate
@@ -57,7 +57,7 @@ class Crowded(Judge):
         self._rigs = {rig.reference.workload: rig}
         self.guests = Guests(Here(), None, Isolation.NONE)
 
-    def probe(self, session: Session, candidate: Candidate, findings: Findings, depth: Depth) -> None:
+    def probe(self, session: Session, candidate: Candidate, findings: Findings) -> None:
         raise AssertionError("the check has found no memory")
 
 

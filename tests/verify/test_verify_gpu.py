@@ -245,13 +245,20 @@ def test_wrong_triton_is_refused(softmax: LocalJudge, old: str, new: str) -> Non
     assert trial.outcome is Outcome.WRONG_VALUES, trial.reasons
 
 
-def test_triton_that_is_wrong_once_in_1500_calls(softmax: LocalJudge) -> None:
+def test_a_kernel_ahead_of_torch_that_is_wrong_once_in_300_calls() -> None:
+    in_steps = edited(SOFTMAX, "torch.softmax(x, dim=1)", "(p := torch.exp(x - x.amax(1, True))) / p.sum(1, True)")
     seldom = edited(
-        TRITON, "        return y", "        self.calls += 1\n        return y * 1.01 if self.calls == 1500 else y"
+        TRITON, "        return y", "        self.calls += 1\n        return y if self.calls % 300 else y.mul_(1.01)"
     )
     seldom = edited(seldom, "class ModelNew(nn.Module):\n", "class ModelNew(nn.Module):\n    calls = 0\n\n")
-    trial = evaluated(softmax, seldom, Language.TRITON)
-    assert trial.outcome is Outcome.NONDETERMINISTIC, trial.reasons
+    with judge_of(softmax_problem().model_copy(update={"reference": in_steps})) as judge:
+        honest = evaluated(judge, TRITON, Language.TRITON, timing=True)
+        wrong = evaluated(judge, seldom, Language.TRITON, timing=True)
+    passed_and_timed(honest)
+    (same,) = (check.evidence for check in honest.checks if check.name == "same answer")
+    assert int(same.split()[0].replace(",", "")) > 300, same
+    assert same.endswith("gave the same bits (looked 2 times)")
+    assert wrong.outcome in (Outcome.NONDETERMINISTIC, Outcome.WRONG_VALUES), wrong.reasons
 
 
 def test_triton_that_does_not_compile(softmax: LocalJudge) -> None:

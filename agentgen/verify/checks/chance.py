@@ -20,7 +20,8 @@ from agentgen.verify.session import Session
 AGAIN: Final = 32
 """Calls more that must be right where bits differ."""
 SECONDS: Final = {Depth.JUDGE: 0.4, Depth.CERTIFY: 4.0}
-"""How long one call follows another on a GPU."""
+"""How long one call follows another on a GPU, of a kernel that is worth it. A convolution that Triton had compiled with
+a race was wrong in one call of 400, of which 0.4 s has 400 (docs/decisions/035-seldom-wrong.md)."""
 
 
 @check("same answer")
@@ -35,8 +36,7 @@ def same_answer(session: Session, rig: Rig, arithmetic: Arithmetic, seconds: flo
         session: A guest that is warm at `rig`.
         rig: The workload.
         arithmetic: Whose gates hold where bits differ.
-        seconds: How long to go on once every set was filled twice. A convolution that Triton had compiled with a race
-            was wrong in one call of 1,000 (docs/decisions/035-seldom-wrong.md).
+        seconds: How long to go on once every set was filled twice.
     """
     rig.draw_inputs(Family.NORMAL, 1)
     rig.repeat_inputs()
