@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agentgen.sandbox.guest.gate import DONE, GO, HERE, PAGE_BYTES
-from agentgen.verify.clock import Page
+from agentgen.sandbox.guest.window import Shot
+from agentgen.verify import clock
+from agentgen.verify.clock import OPEN_ANYWAY_S, OwnGate, Page
 
 
 class Words:
     """The page as a GPU sees it."""
 
-    def __init__(self, page: Page) -> None:
-        self._map = mmap.mmap(page.fd, PAGE_BYTES)
+    def __init__(self, fd: int, arch: str = "") -> None:
+        self._map = mmap.mmap(fd, PAGE_BYTES)
 
     def read(self, word: int) -> int:
         return struct.unpack_from("=i", self._map, 4 * word)[0]
@@ -47,7 +49,7 @@ def spin(words: Words, shot: int) -> None:
 
 
 def test_the_time_is_from_the_opening_to_the_mark(page: Page) -> None:
-    shot, words = page.next_shot(), Words(page)
+    shot, words = page.next_shot(), Words(page.fd)
 
     def kernels() -> None:
         words.write(HERE, shot)
@@ -63,9 +65,30 @@ def test_the_time_is_from_the_opening_to_the_mark(page: Page) -> None:
 
 
 def test_calls_that_never_end_are_not_waited_for_without_end(page: Page) -> None:
-    shot, words = page.next_shot(), Words(page)
+    shot, words = page.next_shot(), Words(page.fd)
     thread = aside(lambda: spin(words, shot))
     with pytest.raises(TimeoutError, match="did not reach 1 within"):
         page.open_and_time(shot, 0.05)
     thread.join()
     assert not page.marked(shot)
+
+
+def test_work_that_waits_for_the_device_is_not_kept_behind_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    words: list[Words] = []
+
+    def gate(fd: int, arch: str) -> Words:
+        words.append(Words(fd, arch))
+        return words[0]
+
+    monkeypatch.setattr(clock, "Gate", gate)
+
+    def queue(shot: Shot) -> Callable[[], float]:
+        words[0].write(HERE, shot.number)
+        spin(words[0], shot.number)  # as a model that synchronises: it queues nothing more before the gate is open
+        time.sleep(0.1)
+        words[0].write(DONE, shot.number)
+        return lambda: 0.1
+
+    start = time.perf_counter()
+    seconds = OwnGate("sm_90a").seconds(queue)
+    assert 0.1 <= seconds <= time.perf_counter() - start - OPEN_ANYWAY_S

@@ -5,6 +5,7 @@ Kernels accumulate in double and weights are positive, so that no sum cancels an
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -222,6 +223,20 @@ def test_the_same_kernel_is_as_fast_as_itself() -> None:
     assert trial.speedup
     assert 0.97 < trial.speedup.low <= trial.speedup.high < 1.03
     assert not trial.speedup.faster
+
+
+def test_a_reference_that_waits_for_the_device_does_not_wait_for_the_gate() -> None:
+    waits = edited(SOFTMAX, "torch.softmax(x, dim=1)", "torch.softmax(x, dim=1) * x.shape[0] / len(x.sum(1).tolist())")
+    start = time.perf_counter()
+    with judge_of(softmax_problem().model_copy(update={"reference": waits})) as judge:
+        eager_us = judge.target().baselines_us["eager"]
+        opened_s = time.perf_counter() - start
+        trial = evaluated(judge, TRITON, Language.TRITON, timing=True)
+    assert opened_s < 30.0  # one window took as long
+    assert 10 < eager_us < 10_000
+    assert trial.outcome is Outcome.PASSED, trial.reasons
+    assert trial.speedup
+    assert trial.speedup.faster
 
 
 # ---- Triton ----------------------------------------------------------------------------------------------------------
