@@ -20,11 +20,14 @@ from agentgen.scoring.goes import Run
 from agentgen.scoring.summaries import ERROR_RATES, FAST_P
 from agentgen.scoring.verdicts import EAGER
 
+_ALL = "all"
+"""Stands for a case where something could not be said of the whole."""
+
 
 def evaluation(report: Report) -> RenderableType:
     """Returns the whole, for people."""
     wrong = _wrong(report)
-    parts: list[RenderableType] = [wrong] if wrong.row_count else []
+    parts: list[RenderableType] = [_wrong_table(wrong)] if wrong else []
     solved = _runs(report)
     if solved.row_count:
         parts.append(solved)
@@ -34,9 +37,10 @@ def evaluation(report: Report) -> RenderableType:
     if curves:
         parts.append(_curves(curves))
     parts += [_rates(result) for result in tables if result not in curves]
-    cases = len(report.cases) + len(report.failures)
-    words = "all as expected" if as_expected(report) else f"{wrong.row_count} not as expected"
-    return Group(*parts, Text(f"{cases} cases: {words}"))
+    cases, names = len(report.cases) + len(report.failures), {name for name, *_ in wrong} - {_ALL}
+    words = "all as expected" if as_expected(report) else f"{len(names)} not as expected"
+    words += ", and not all could be counted" if report.report_evaluator_failures else ""
+    return Group(*parts, Text(f"{cases} {'case' if cases == 1 else 'cases'}: {words}"))
 
 
 def summary(report: Report) -> dict[str, Any]:
@@ -80,20 +84,24 @@ def stage_seconds(report: Report) -> dict[str, float]:
     return {stage: median(seconds[stage] for seconds in accepted if stage in seconds) for stage in stages}
 
 
-def _wrong(report: Report) -> Table:
-    """Returns what is not as expected, and what nobody could say."""
-    wrong = table(None, "case", "not as expected", "found", wrap=("found",))
+def _wrong(report: Report) -> list[tuple[str, str, str]]:
+    """Returns what is not as expected, and what nobody could say: the case, what was asked, what was found."""
+    wrong: list[tuple[str, str, str]] = []
     for case in report.cases:
         for name, assertion in case.assertions.items():
             if not assertion.value:
-                wrong.add_row(case.name, name, Text((assertion.reason or "")[:300]))
-        for raised in case.evaluator_failures:
-            wrong.add_row(case.name, f"{raised.name} failed", Text(raised.error_message[:300]))
-    for failure in report.failures:
-        wrong.add_row(failure.name, fault(failure), Text(failure.error_message[:300]))
-    for raised in report.report_evaluator_failures:
-        wrong.add_row("all", f"{raised.name} failed", Text(raised.error_message[:300]))
+                wrong.append((case.name, name, assertion.reason or ""))
+        wrong += [(case.name, f"{raised.name} failed", raised.error_message) for raised in case.evaluator_failures]
+    wrong += [(failure.name, fault(failure), failure.error_message) for failure in report.failures]
+    wrong += [(_ALL, f"{raised.name} failed", raised.error_message) for raised in report.report_evaluator_failures]
     return wrong
+
+
+def _wrong_table(wrong: Sequence[tuple[str, str, str]]) -> Table:
+    shown = table(None, "case", "not as expected", "found", wrap=("found",))
+    for case, asked, found in wrong:
+        shown.add_row(case, asked, Text(found[:300]))
+    return shown
 
 
 def _runs(report: Report) -> Table:
