@@ -213,6 +213,17 @@ def load(guest: ProcessGuest, source: str) -> dict[str, object]:
 
 
 @pytest.mark.slow
+def test_programs_that_start_in_the_jail_do_not_look_for_the_library(capfd: pytest.CaptureFixture[str]) -> None:
+    sandbox = ProcessSandbox("cpu", preload=guard.library())
+    guest = sandbox.start()
+    answer = load(guest, "import subprocess\nsubprocess.run(['/bin/true'], check=True)")
+    guest.kill()
+    sandbox.close()
+    assert answer["ok"], answer
+    assert "preload" not in guest.log + capfd.readouterr().err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [

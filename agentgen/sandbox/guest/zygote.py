@@ -53,6 +53,9 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=cgroup.PROCESSES)
     arguments = parser.parse_args()
     limits.adopt_orphans()
+    # The guarding allocator is in this process, and in whoever is forked. A program that starts in a jail, where the
+    # library's file is not, would say so on the user's terminal.
+    os.environ.pop("LD_PRELOAD", None)
     if arguments.connect:
         limits.keep_others_out()
         sock = socket.socket(socket.AF_UNIX)
