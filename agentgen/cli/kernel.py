@@ -97,7 +97,11 @@ def _subject(asked: Asked) -> Subject:
 
 def decide(subject: Subject, asked: Asked, *, as_json: bool) -> int:
     """Judges a kernel as deep as is asked, shows what was found, and returns the exit code."""
-    trial = judged(subject, asked).trial
+    return told(subject, judged(subject, asked).trial, as_json=as_json)
+
+
+def told(subject: Subject, trial: Trial, *, as_json: bool) -> int:
+    """Tells programs what was found of a kernel, and returns the exit code."""
     if as_json:
         answer({**trial_json(trial), "language": subject.candidate.language.value, "device": subject.device})
     return 0 if trial.accepted else REJECTED

@@ -15,7 +15,7 @@ from agentgen.cli.answer import answer, write
 from agentgen.cli.checkout import commit
 from agentgen.cli.kernel import REJECTED, Judged, Subject, judged
 from agentgen.cli.options import Display, Json, RunDevice, Sandbox
-from agentgen.cli.reverify import certificate, require_unchanged, subject_of
+from agentgen.cli.reverify import certificate, keep, require_unchanged, subject_of
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput, StoreUnavailable
@@ -137,17 +137,17 @@ def add(
         model: Who answered in the mailbox, where the replies do not say.
     """
     layer = Layer(device=device, sandbox=sandbox)
-    subject, found = subject_of(run, candidate, layer)
+    subject, found, settings = subject_of(run, candidate, layer)
     require_unchanged(subject.problem, layer)
-    settings = config.here(layer)
     with wiring.ledger(settings) as ledger:
         way = named(_way(ledger, found, subject.candidate), model)
-    home = entries.root(settings.results)
+    home = entries.root(config.here(layer).results)
 
     def require_new(machine: Machine) -> None:
         entries.require_new(home / shelf(subject.problem.name, subject.arithmetic, machine), subject.candidate)
 
     result = judged(subject, certificate(layer, display), require_new)
+    keep(settings, found, result.trial)
     why, entered, failed = _hindrance(subject, result), None, None
     if why is None:
         try:

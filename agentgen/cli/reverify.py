@@ -11,16 +11,17 @@ from cyclopts import Parameter
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
-from agentgen.cli.kernel import REJECTED, Asked, Subject, decide, evaluate, judged
+from agentgen.cli.kernel import REJECTED, Asked, Subject, evaluate, judged, told
 from agentgen.cli.options import ArithmeticOption, Display, DisplayName, Json, KernelDevice, LanguageOption, Sandbox
 from agentgen.cli.screen import screen
-from agentgen.config import Layer
+from agentgen.config import Layer, Settings
 from agentgen.errors import BadInput, StoreUnavailable
 from agentgen.records.entry import Finding, Reverified
 from agentgen.records.problem import Problem
 from agentgen.records.run import Effort, Run
-from agentgen.records.trial import Depth
+from agentgen.records.trial import Depth, Trial
 from agentgen.report.plain import plain
+from agentgen.report.solution import read
 from agentgen.report.table import SHORT_ID, best
 from agentgen.scoring.again import MORE_GOES, found, suspect
 from agentgen.search.tree import Tree
@@ -69,7 +70,10 @@ def reverify(
         return evaluate(asked, as_json=json)
     folder = Path(expanduser(paths[0]))
     if not entries.is_entry(folder):
-        return decide(subject_of(paths[0], None, layer)[0], asked, as_json=json)
+        subject, run, settings = subject_of(paths[0], None, layer)
+        trial = judged(subject, asked).trial
+        keep(settings, run, trial)
+        return told(subject, trial, as_json=json)
     if language or arithmetic:
         raise BadInput("an entry says itself what it is: leave --language and --arithmetic out")
     return _again(entries.read(folder), asked, as_json=json)
@@ -86,8 +90,8 @@ def certificate(
     return Asked(paths, reference, layer, language, Effort.FULL, timing=True, display=display, depth=Depth.CERTIFY)
 
 
-def subject_of(given: str, candidate: str | None, layer: Layer) -> tuple[Subject, Run]:
-    """Returns a kernel of a run, ready to be judged, and the run.
+def subject_of(given: str, candidate: str | None, layer: Layer) -> tuple[Subject, Run, Settings]:
+    """Returns a kernel of a run, ready to be judged, the run, and settings that find its files.
 
     Args:
         given: names the run.
@@ -101,7 +105,7 @@ def subject_of(given: str, candidate: str | None, layer: Layer) -> tuple[Subject
     with wiring.ledger(settings) as ledger:
         run, settings = wiring.find_run(settings, ledger, given)
         tree = Tree.read(ledger, run)
-        top = best(ledger.trials(run.id)) if candidate is None else None
+        top = best(read(ledger, run.id).evaluated) if candidate is None else None
     if candidate is None:
         if top is None:
             raise BadInput(f"run {run.id} has no ranked kernel; give PROBLEM and CANDIDATE")
@@ -113,7 +117,20 @@ def subject_of(given: str, candidate: str | None, layer: Layer) -> tuple[Subject
     device = find_device(layer.device) if layer.device else run.device.split(",")[0]
     arithmetic = wiring.find_arithmetic(settings, run.problem, device) if layer.arithmetic else run.arithmetic
     title = f"{named[0].id[:SHORT_ID]} of run {run.id}"
-    return Subject(title, run.problem, named[0], device, arithmetic), run
+    return Subject(title, run.problem, named[0], device, arithmetic), run, settings
+
+
+def keep(settings: Settings, run: Run, trial: Trial) -> None:
+    """Keeps in its run what a certificate says otherwise than the run does: that a kernel is refused, and can be
+    promoted (`agentgen failures`), or that it is not any more. Else the run's own trial stands: a certificate races
+    other baselines."""
+    if trial.arithmetic is not run.arithmetic or trial.machine.device_type != run.device_type:
+        return
+    with wiring.ledger(settings) as ledger:
+        before = ledger.trial(run.id, trial.candidate)
+        if before and before.accepted != trial.accepted:
+            with wiring.packed(settings, ledger, run):
+                ledger.add_trial(run.id, trial)
 
 
 def require_unchanged(problem: Problem, layer: Layer) -> None:

@@ -1,4 +1,5 @@
-"""A kernel that is entered already is told before its certificate is made, and else with what was found."""
+"""A kernel that is entered already is told before its certificate is made, and else with what was found; one that its
+certificate refuses counts as refused in its run."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from agentgen import wiring
 from agentgen.cli.main import run
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Machine
-from agentgen.records.trial import Trial
+from agentgen.records.trial import Check, Depth, Outcome, Trial
 from agentgen.store import entries
+from agentgen.store.ledger import open_ledger
 
 KERNEL = Candidate(source="# first\nclass ModelNew: ...\n", language=Language.CPP)
 HERE = cpu("a CPU")
@@ -33,10 +35,11 @@ class Known:
 
 
 class Judge:
-    """Certifies whatever it is given, while something happens."""
+    """Certifies whatever it is given, while something happens, or says what it is told to."""
 
-    def __init__(self, happens: Callable[[], object]) -> None:
+    def __init__(self, happens: Callable[[], object], says: Trial | None = None) -> None:
         self._happens = happens
+        self._says = says
 
     def __enter__(self) -> Judge:
         return self
@@ -51,7 +54,7 @@ class Judge:
 
     def evaluate(self, candidate: Candidate, *_: object, **__: object) -> Trial:
         self._happens()
-        return certificate(candidate, machine=HERE)
+        return self._says or certificate(candidate, machine=HERE)
 
 
 @pytest.fixture
@@ -95,3 +98,33 @@ def test_what_came_there_meanwhile_is_told_with_the_certificate(
     assert "is that kernel" in told["error"]
     assert told["outcome"] == "PASSED"
     assert "not entered: " in said
+
+
+def test_a_kernel_that_its_certificate_refuses_can_be_promoted(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passed = certificate(KERNEL, machine=HERE).model_copy(update={"depth": Depth.JUDGE})
+    walls = Check(name="guard pages", passed=False, evidence="4 bytes were written outside")
+    update = {"outcome": Outcome.CRASHED, "reasons": ("killed by SIGSEGV",), "checks": (walls,), "timing": None}
+    refused = certificate(KERNEL, machine=HERE).model_copy(update={**update, "speedups": (), "roofline_fraction": None})
+    with open_ledger(f"sqlite:///{home / 'results' / 'agentgen.db'}") as ledger:
+        (one,) = ledger.runs()
+        ledger.add_trial(one.id, passed)
+    assert failures(capsys) == []
+
+    assert add(monkeypatch, capsys, Judge(lambda: None, refused))[0] == 1
+    assert run(["reverify", one.id]) == 2  # it has no ranked kernel any more
+    assert "has no ranked kernel" in capsys.readouterr().err
+    (found,) = failures(capsys)
+    assert found["cause"] == "relu, cpp: CRASHED, guard pages"
+    assert run(["failures", "promote", one.id, "--all", "--to", "past.yaml"]) == 0
+    assert "depth: certify" in Path("past.yaml").read_text()
+
+    capsys.readouterr()
+    assert add(monkeypatch, capsys, Judge(lambda: None))[0] == 0
+    assert failures(capsys) == []
+
+
+def failures(capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    assert run(["failures", "list", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["causes"]
