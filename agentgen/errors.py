@@ -9,6 +9,7 @@ AgentgenError
 │   ├── DeviceLost
 │   ├── SandboxUnavailable
 │   ├── JudgeDied
+│   │   └── JudgeHangs    it did not answer in time: not tried again at once
 │   └── StoreUnavailable
 ├── ReferenceInvalid     the problem's own reference does not run or contradicts itself, exit 2
 ├── ProtocolError        a peer on a socket sent what is no message
@@ -61,6 +62,11 @@ class SandboxUnavailable(MachineFailure):
 
 class JudgeDied(MachineFailure):
     """The judge process ended without an answer."""
+
+
+class JudgeHangs(JudgeDied):
+    """The judge process did not answer in time, and was killed. Whoever asks again may wait as long again: a reference
+    may never return."""
 
 
 class StoreUnavailable(MachineFailure):

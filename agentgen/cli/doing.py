@@ -11,24 +11,26 @@ from pathlib import Path
 from rich.console import Console
 
 from agentgen import wiring
+from agentgen.cli.kernel import read_source
 from agentgen.cli.solve import priced_models
 from agentgen.config import Settings
 from agentgen.errors import BadInput, MachineFailure, ReferenceInvalid, ReplyPending
 from agentgen.models.roster import split_part
 from agentgen.records import events
+from agentgen.records.candidate import Language
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort, Isolation, Run, RunStatus
 from agentgen.report.live.lines import waiting
 from agentgen.report.solution import Solution, read
 from agentgen.report.table import SHORT_ID, best
-from agentgen.scoring.cases import Inputs, Solve
+from agentgen.scoring.cases import Inputs, Solve, Subject, language_of
 from agentgen.scoring.journal import Begun, Journal, Visitor
 from agentgen.scoring.verdicts import Searched, Verdict
 from agentgen.search.loop import run_search
 from agentgen.store.ledger import Ledger
 from agentgen.threads import Hand
-from agentgen.workers.devices import run_devices
+from agentgen.workers.devices import device_type, run_devices
 from agentgen.workers.local import LocalJudge
 from agentgen.workers.pool import Pool
 from agentgen.workers.programs import Programs
@@ -72,13 +74,30 @@ class Doing:
         self._machine: Machine | None = None
         """Where a journal was that had something."""
 
-    def require(self, place: str, inputs: Inputs) -> None:
-        """Raises BadInput for a case that could not even begin: a problem that is none, or a model without a server."""
+    def require(self, place: str, inputs: Inputs, repeat: int = 1) -> None:
+        """Looks whether a case can begin at all, as often as it is to be done.
+
+        Raises:
+            BadInput: a problem that is none, a model without a server, a run database's address that is none, a kernel
+                that is no text or that the device does not run, or goes that would all get the same answers.
+            StoreUnavailable: the run database cannot be opened.
+        """
         problem = str((self._folder / inputs.problem).resolve())
-        if isinstance(inputs, Solve):
-            wiring.new_run(self._of_case(inputs, place), problem)
-        else:
+        if not isinstance(inputs, Solve):
             self._arithmetic_of(wiring.find_problem(self._settings, problem), place, inputs.arithmetic)
+            read_source(self._folder / inputs.kernel)
+            _require_runs(inputs, place)
+            return
+        settings = self._of_case(inputs, place)
+        wiring.new_run(settings, problem)
+        with wiring.ledger(settings):
+            pass
+        shared = [model for model in settings.model if split_part(model)[1].startswith(f"{wiring.MAILBOX}:")]
+        if shared and repeat > 1:
+            raise BadInput(
+                f"--repeat {repeat} with the one mailbox {shared[0]} asks for the same answers each time: say mailbox, "
+                "and each search has its own"
+            )
 
     def same_machine(self, place: str, problems: Iterable[Path]) -> int:
         """Has the journal forget what was found on another machine than this one, and returns how many cases that were.
@@ -211,6 +230,18 @@ def verdict_of(solution: Solution, seconds: float) -> tuple[Verdict, Machine | N
         cost_usd=solution.spent.cost_usd,
     )
     return Verdict.of_run(trials, best(trials), searched), trials[-1].machine if trials else None
+
+
+def _require_runs(subject: Subject, place: str) -> None:
+    """Raises BadInput for a kernel in a language of which nothing can be decided on a device: whatever came of it would
+    be no verdict on it."""
+    language, kind = language_of(subject), device_type(place)
+    if (language, kind) in ((Language.CUDA, "cpu"), (Language.CPP, "cuda")):
+        other = "cuda" if kind == "cpu" else "cpu"
+        raise BadInput(
+            f"{subject.kernel} is in {language.value}, and {place} runs none of it: give its case "
+            f"`metadata: {{devices: [{other}]}}`"
+        )
 
 
 def _without_folder(model: str) -> str:

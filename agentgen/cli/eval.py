@@ -97,10 +97,10 @@ def evaluate(
     if kept:
         code, told = kept.settled(report, lambda old: evaluating.compared(report, old, chosen), console)
     code, told = unsaved.get("exit_code", code), told | unsaved
-    if "error" not in told or evaluating.may_go_on:  # what could not be written is not lost
-        evaluating.end()
     if json:
         answer(summary(report) | again | told)
+    if "error" not in told or evaluating.may_go_on:  # what could not be written, here or on stdout, is not lost
+        evaluating.end()
     return code
 
 

@@ -65,7 +65,7 @@ class Evaluating:
             limit_minutes=self.limit_minutes,
         )
         for case in chosen.cases:
-            doing.require(self.places[0], case.inputs)
+            doing.require(self.places[0], case.inputs, repeat)
         journal.claim()
         self._journals.append(journal)
         if self.fresh:

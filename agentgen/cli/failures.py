@@ -25,10 +25,9 @@ from agentgen.report.failures import causes_json, causes_table
 from agentgen.scoring import cases
 from agentgen.scoring.cases import Subject, language_of
 from agentgen.scoring.failures import SHORT_ID, Failure, Refused, Unsolved, by_cause, entry_of, failures_of, models_of
-from agentgen.scoring.promoted import Entry, Keys, known, put, replace
+from agentgen.scoring.promoted import Entry, Keys, known, problems_of, put, replace
 from agentgen.scoring.shrinking import shrink_failure
 from agentgen.scoring.verdicts import Verdict
-from agentgen.store import foreign
 from agentgen.workers.devices import device_type, find_device
 
 PAST = Path("evals/past_failures.yaml")
@@ -100,9 +99,7 @@ def promote(
     problem = Path(os.path.relpath(home, to.parent.resolve()))
     made = [entry_of(failure, problem, Path(to.stem), models, wrongly=wrongly_refused) for failure in chosen]
     entries = _new(made, promoted, strict=not all)
-    if entries and found.problem.name not in wiring.problem_names(settings):
-        foreign.add(found.problem, _kept(to))
-    put(to, entries)
+    put(to, entries, None if found.problem.name in wiring.problem_names(settings) else found.problem)
     for entry in entries:
         console.print(f"{entry.name}: {entry.key[0]}")
     console.print(f"{len(entries)} of {len(chosen)} failures promoted to {to}")
@@ -208,12 +205,6 @@ def _new(made: Sequence[Entry], promoted: Keys, *, strict: bool) -> list[Entry]:
     return new
 
 
-def _kept(to: Path) -> Path:
-    """Returns the folder of a dataset's problems that come from outside. Without links: a path between two folders goes
-    over what lies above both."""
-    return to.parent.resolve() / to.stem / "problems"
-
-
 def _problem(settings: Settings, problem: Problem, to: Path) -> Path:
     """Returns the folder of a run's problem; one from outside is to be kept beside the dataset.
 
@@ -223,8 +214,11 @@ def _problem(settings: Settings, problem: Problem, to: Path) -> Path:
     folder = settings.problems.resolve() / problem.name
     if problem.name not in wiring.problem_names(settings):
         if problem.neighbours or problem.smaller or any(workload.constants for workload in problem.workloads):
-            raise BadInput(f"{settings.problems} has no problem {problem.name} any more")
-        return _kept(to) / problem.name
+            raise BadInput(
+                f"{settings.problems} has no problem {problem.name}, which has workloads that a file of its own cannot "
+                "say: add its folder there"
+            )
+        return problems_of(to) / problem.name
     if wiring.find_problem(settings, str(folder)).reference != problem.reference:
         raise BadInput(f"{folder} is not the problem any more that the run was for: its reference has changed")
     return folder

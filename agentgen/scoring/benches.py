@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from agentgen.errors import JudgeDied, MachineFailure
+from agentgen.errors import JudgeDied, JudgeHangs, MachineFailure
 from agentgen.records.candidate import Candidate
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
@@ -29,7 +29,8 @@ from agentgen.threads import Hand
 CLOSE_S: Final = 7.0
 """A judge that does not end by itself is killed after 5 s."""
 TRIES: Final = 3
-"""Where the machine failed, a case is tried anew, by a judge that is opened anew."""
+"""Where the machine failed, a case is tried anew, by a judge that is opened anew. Not where that one hung: a reference
+that never returned had a device for half an hour."""
 
 
 class Judge(Protocol):
@@ -92,7 +93,7 @@ class Bench:
         """
         self._here = visitor
         for attempt in Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, MachineFailure) and not self._ended(visitor)),
+            retry=retry_if_exception(lambda error: _passes(error) and not self._ended(visitor)),
             stop=stop_after_attempt(TRIES),
             wait=wait_random_exponential(max=2.0),
             before_sleep=lambda _: self._leave_problem(),
@@ -152,6 +153,10 @@ class Bench:
             if self._here and self._ended(self._here):  # `stop` has not seen this one
                 self._judge.stop()
         return self._judge
+
+
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, MachineFailure) and not isinstance(error, JudgeHangs)
 
 
 class Rota:

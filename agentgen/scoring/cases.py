@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from pydantic import PositiveInt, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_evals import Case, Dataset
 from yaml import YAMLError
 
@@ -197,6 +198,14 @@ def _reason(error: BaseException) -> str:
     inner: BaseException = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
     inner = inner.__cause__ if isinstance(inner.__cause__, ValidationError) else inner
     if isinstance(inner, ValidationError):
-        fault = inner.errors()[0]
+        fault = _fault(inner)
         return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
     return " ".join(str(inner).split())
+
+
+def _fault(error: ValidationError) -> ErrorDetails:
+    """Returns the first fault; of a case without a kernel, that of a problem to be solved."""
+    faults = error.errors()
+    no_kernel = {fault["loc"][:-2] for fault in faults if fault["loc"][-2:] == (Subject.__name__, "kernel")}
+    meant = (one for one in faults if any(one["loc"][: len(case) + 1] == (*case, Solve.__name__) for case in no_kernel))
+    return next(meant, faults[0])

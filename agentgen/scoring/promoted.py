@@ -6,6 +6,7 @@ pydantic-evals would write the whole file anew, without its comments and a line 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ import yaml
 
 from agentgen.errors import BadInput, StoreUnavailable
 from agentgen.records.base import Record
+from agentgen.records.problem import Problem
 from agentgen.scoring import cases
 from agentgen.scoring.cases import About, Inputs, Subject
 from agentgen.scoring.verdicts import Verdict
+from agentgen.store import foreign
 from agentgen.store.locks import alone
 
 _HEAD: Final = "name: {name}\nevaluators: [Decision, OutcomeIs, Cause]\ncases:\n"
@@ -55,8 +58,13 @@ def known(path: Path) -> Keys:
     return _keys(_cases(path))
 
 
-def put(path: Path, entries: Sequence[Entry]) -> None:
+def put(path: Path, entries: Sequence[Entry], problem: Problem | None = None) -> None:
     """Adds cases to a dataset, made where there is none, and writes their kernels beside it: all of them or none.
+
+    Args:
+        path: of the dataset.
+        entries: to be added.
+        problem: of theirs, where it comes from outside: it is kept beside the dataset (`problems_of`).
 
     Raises:
         BadInput: a case of that name or cause is there, or the outcome would be no dataset.
@@ -68,8 +76,8 @@ def put(path: Path, entries: Sequence[Entry]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with alone(path.parent):  # whoever puts in a case at once would write the file without this one
             _require_new(path, entries)
-            with _kernels(path.parent, entries):
-                old = path.read_text(encoding="utf-8") if path.exists() else _HEAD.format(name=_named(path))
+            with _kernels(path.parent, entries), _problem(problems_of(path), problem):
+                old = path.read_text(encoding="utf-8") if path.exists() else _HEAD.format(name=_flow(_named(path)))
                 _write_whole(path, _with(path, old if old.endswith("\n") else f"{old}\n", entries))
     except OSError as error:
         raise StoreUnavailable(f"the past failures cannot be written to {path}: {error.strerror or error}") from error
@@ -120,6 +128,26 @@ def _kernels(folder: Path, entries: Sequence[Entry]) -> Generator[None]:
     except BaseException:
         for kernel in new:
             kernel.unlink(missing_ok=True)
+        raise
+
+
+def problems_of(path: Path) -> Path:
+    """Returns the folder of a dataset's problems that come from outside. Without links: a path between two folders goes
+    over what lies above both."""
+    return path.parent.resolve() / path.stem / "problems"
+
+
+@contextmanager
+def _problem(folder: Path, problem: Problem | None) -> Generator[None]:
+    """Writes a problem, and takes it away again as `_kernels` does."""
+    new = problem is not None and not (folder / problem.name).exists()
+    try:
+        if problem:
+            foreign.add(problem, folder)
+        yield
+    except BaseException:
+        if problem and new:
+            shutil.rmtree(folder / problem.name, ignore_errors=True)
         raise
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from agentgen import errors
-from agentgen.errors import AgentgenError, JudgeDied, ProtocolError
+from agentgen.errors import AgentgenError, JudgeDied, JudgeHangs, ProtocolError
 from agentgen.records.run import Isolation
 from agentgen.sandbox.process import BOTH_SIDES
 from agentgen.sandbox.wire import Message, pair
@@ -84,7 +84,12 @@ class JudgeProgram:
     def _living(self) -> Generator[None]:
         try:
             yield
-        except (ProtocolError, TimeoutError) as error:
+        except TimeoutError as error:
+            self._process.kill()
+            raise JudgeHangs(
+                f"the judge was not done with {self._does} in time: {error}; see above for its words"
+            ) from error
+        except ProtocolError as error:
             self._process.kill()
             raise JudgeDied(f"the judge ended while it did {self._does}: {error}; see above for its words") from error
 

@@ -51,7 +51,7 @@ class Rehearsed(Doing):
     def machine(self) -> Machine:
         return cpu(self.device)
 
-    def require(self, place: str, inputs: Inputs) -> None:
+    def require(self, place: str, inputs: Inputs, repeat: int = 1) -> None:
         """Everything can begin."""
 
     def open_judge(self, place: str, folder: Path, arithmetic: Arithmetic | None = None) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from cli_program import Ended, agentgen_program
+from cli_program import PROGRAM, Ended, agentgen_program
 
 from agentgen.records.run import RunStatus
 from agentgen.store.ledger import open_ledger
@@ -47,9 +49,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def evaluate(folder: Path, *options: str, model: str = "") -> Ended:
+def evaluate(folder: Path, *options: str, model: str = "", **environment: str) -> Ended:
     arguments = ("eval", "sets/one.yaml", "--device", "cpu", "--json", *options)
-    return agentgen_program(*arguments, folder=folder, environment={"AGENTGEN_MODEL": model})
+    return agentgen_program(*arguments, folder=folder, environment={"AGENTGEN_MODEL": model, **environment})
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,7 @@ def evaluate(folder: Path, *options: str, model: str = "") -> Ended:
         (("--root", ".", "--limit-minutes", "inf"), "--limit-minutes more than 0, and finite"),
         (("--root", ".", "--only", "nothing"), "has no such case that a cpu could decide"),
         (("--root", ".", "--model", "gpt-none"), "no server for the model gpt-none"),
+        (("--root", ".", "--repeat", "2"), "--repeat 2 with the one mailbox mailbox:"),
         (("--root", "nowhere"), "nowhere/exp.py is missing"),
         ((), "exp.py is missing"),
     ],
@@ -76,6 +79,73 @@ def test_a_problem_that_is_none_is_refused_before_anything_is_judged(folder: Pat
     (folder / "exp.py").write_text("class Model: ...")
     ended = evaluate(folder, "--root", ".")
     assert (ended.code, "get_inputs" in ended.answer["error"]) == (2, True), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [("bogus", "AGENTGEN_STORE is no URL"), ("sqlite:////proc/none.db", "the run store /proc/none.db")],
+)
+def test_a_run_database_that_is_none_is_no_result_of_a_case(folder: Path, store: str, said: str) -> None:
+    ended = evaluate(folder, "--root", ".", "--baseline", "base.json", "--update-baseline", AGENTGEN_STORE=store)
+    assert (ended.code, said in ended.answer["error"]) == (2, True), ended.stderr
+    assert not (folder / "base.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "source", "said"),
+    [
+        (
+            "cuda/k.py",
+            b"",
+            "cuda/k.py is in cuda, and cpu runs none of it: give its case `metadata: {devices: [cuda]}`",
+        ),
+        ("cpp/k.py", b"\xff", "cannot read the candidate"),
+        ("k.py", b"", "k.py lies in no folder called after its language"),
+    ],
+    ids=["of a GPU", "no text", "no language"],
+)
+def test_a_kernel_of_which_there_can_be_no_verdict_is_refused(
+    folder: Path, kernel: str, source: bytes, said: str
+) -> None:
+    (folder / kernel).parent.mkdir(exist_ok=True)
+    (folder / kernel).write_bytes(source)
+    case = f"name: one\ncases:\n- {{name: k, inputs: {{problem: exp.py, kernel: {kernel}}}}}\n"
+    (folder / "sets" / "one.yaml").write_text(case)
+    ended = evaluate(folder, "--root", ".")
+    assert (ended.code, said in ended.answer["error"]) == (2, True), ended.answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("rounds: 0", "cases.0.inputs.Solve.rounds: Input should be greater than 0"),
+        ("caps: {usd: -1}", "cases.0.inputs.Solve.caps.usd: Input should be greater than 0"),
+        ("kernel: k.py, depth: far", "cases.0.inputs.Subject.depth: Input should be 'judge' or 'certify'"),
+        ("kernel: k.py, rounds: 2", "cases.0.inputs.Subject.rounds: Extra inputs are not permitted"),
+    ],
+)
+def test_a_mistake_in_a_case_is_told_as_what_it_is(folder: Path, wrong: str, said: str) -> None:
+    case = f"name: one\ncases:\n- {{name: k, inputs: {{problem: exp.py, {wrong}}}}}\n"
+    (folder / "sets" / "one.yaml").write_text(case)
+    ended = evaluate(folder, "--root", ".")
+    assert (ended.code, said in ended.answer["error"]) == (2, True), ended.answer["error"]
+
+
+@pytest.mark.slow
+def test_what_stdout_does_not_take_is_kept(folder: Path) -> None:
+    (folder / "cpp").mkdir()
+    (folder / "cpp" / "k.py").write_text("class ModelNew: ...\n")
+    case = "name: one\ncases:\n- {name: k, inputs: {problem: exp.py, kernel: cpp/k.py}}\n"
+    (folder / "sets" / "one.yaml").write_text(case)
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM, "eval", "sets/one.yaml", "--root", ".", "--device", "cpu", "--json"],
+            cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert ended.returncode == 2
+    assert len(list(folder.rglob("eval-*.jsonl"))) == 1
+    again = evaluate(folder, "--root", ".")
+    assert (again.code, "1 of 1 finished" in again.stderr) == (0, True), again.stderr
 
 
 @pytest.mark.slow

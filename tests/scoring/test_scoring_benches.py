@@ -11,7 +11,7 @@ import pytest
 from made_records import gpu
 from whole import evaluated
 
-from agentgen.errors import DeviceLost, JudgeDied
+from agentgen.errors import DeviceLost, JudgeDied, JudgeHangs
 from agentgen.records.candidate import Candidate
 from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Depth, Outcome, Trial
@@ -113,6 +113,8 @@ class Judge:
             house.judged.append((self._device, source))
         if source.startswith("lost"):
             raise DeviceLost("the device is gone")
+        if source.startswith("never"):
+            raise JudgeHangs("it was not done in time")
         return Trial(
             candidate=candidate.id,
             problem="square",
@@ -179,6 +181,16 @@ def test_a_device_that_fails_is_a_failure_of_its_case_and_the_rest_is_judged(tmp
     report = evaluated(path, House(), DEVICES)
     assert [failure.name for failure in report.failures] == ["k0"]
     assert [case.name for case in report.cases] == ["k1", "k2", "k3"]
+
+
+@pytest.mark.parametrize(("source", "tries"), [("lost", 3), ("never", 1)])
+def test_a_machine_that_fails_is_tried_again_and_a_judge_that_hangs_is_not(
+    tmp_path: Path, source: str, tries: int
+) -> None:
+    house = House(meet=False)
+    report = evaluated(dataset(tmp_path, ("a", source)), house, DEVICES[:1])
+    assert [failure.name for failure in report.failures] == ["k0"]
+    assert [judged for _, judged in house.judged] == [source] * tries
 
 
 def test_two_kinds_of_devices_are_not_mixed_up(tmp_path: Path) -> None:

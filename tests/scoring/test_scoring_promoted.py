@@ -14,7 +14,7 @@ from agentgen.records.candidate import Candidate
 from agentgen.records.trial import Outcome, Trial
 from agentgen.scoring import cases
 from agentgen.scoring.failures import entry_of, failures_of
-from agentgen.scoring.promoted import Entry, put
+from agentgen.scoring.promoted import Entry, problems_of, put
 
 GOOD, WRONG = (kernel(f"class ModelNew: '{word}'\n") for word in ("good", "wrong"))
 PASSED = (GOOD, trial(GOOD, Outcome.PASSED))
@@ -49,6 +49,16 @@ def test_what_is_not_put_in_leaves_no_kernel_and_a_cause_has_one_case(tmp_path: 
         put(path, [made])
     assert not list(tmp_path.rglob("*.py"))
     assert not path.exists()
+    with pytest.raises(BadInput, match="square is missing"):
+        put(path, [made], RUN.problem)
+    assert not problems_of(path).joinpath(RUN.problem.name).exists()
     put(dataset(tmp_path), [made])
     with pytest.raises(BadInput, match=f"a case of the cause of another already: {made.name}"):
         put(path, [dataclasses.replace(made, name="another")])
+
+
+@pytest.mark.parametrize("name", ["a: b", "%x", "2026-11-24", "123", "yes", "[x]"])
+def test_a_dataset_is_named_after_its_file_whatever_yaml_would_make_of_that(tmp_path: Path, name: str) -> None:
+    path = dataset(tmp_path).with_name(f"{name}.yaml")
+    put(path, entries(tmp_path, BAD_VALUES))
+    assert cases.load(path).name == name
