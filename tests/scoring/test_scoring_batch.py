@@ -203,7 +203,7 @@ def test_cases_for_another_device_are_left_out(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("name: x\ncases: [{name: a, inputs: {problem: p}, expected_output: {accepted: true}}]", "missing"),
-        ("name: x\ncases: [{name: a, inputs: {problem: p, kernle: k}}]", "kernel"),
+        ("name: x\ncases: [{name: a, inputs: {problem: p, kernle: k}}]", "kernle"),
         ("name: x\ncases: [{name: a, inputs: {problem: p, kernel: k}, expected_output: {accept: true}}]", "accept"),
         ("name: x\nevaluators: [Nonsense]\ncases: []", "Nonsense"),
         ("[", "no dataset"),
