@@ -131,6 +131,7 @@ def keep(settings: Settings, run: Run, trial: Trial) -> None:
         if before and before.accepted != trial.accepted:
             with wiring.packed(settings, ledger, run):
                 ledger.add_trial(run.id, trial)
+            screen().print(f"kept in run {run.id}: {before.outcome.value} -> {trial.outcome.value}")
 
 
 def require_unchanged(problem: Problem, layer: Layer) -> None:

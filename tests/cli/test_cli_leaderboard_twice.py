@@ -112,7 +112,8 @@ def test_a_kernel_that_its_certificate_refuses_can_be_promoted(
         ledger.add_trial(one.id, passed)
     assert failures(capsys) == []
 
-    assert add(monkeypatch, capsys, Judge(lambda: None, refused))[0] == 1
+    code, _, said = add(monkeypatch, capsys, Judge(lambda: None, refused))
+    assert (code, f"kept in run {one.id}: PASSED -> CRASHED" in said) == (1, True)
     assert run(["reverify", one.id]) == 2  # it has no ranked kernel any more
     assert "has no ranked kernel" in capsys.readouterr().err
     (found,) = failures(capsys)
