@@ -126,12 +126,16 @@ def keep(settings: Settings, run: Run, trial: Trial) -> None:
     other baselines."""
     if trial.arithmetic is not run.arithmetic or trial.machine.device_type != run.device_type:
         return
-    with wiring.ledger(settings) as ledger:
-        before = ledger.trial(run.id, trial.candidate)
-        if before and before.accepted != trial.accepted:
-            with wiring.packed(settings, ledger, run):
-                ledger.add_trial(run.id, trial)
-            screen().print(f"kept in run {run.id}: {before.outcome.value} -> {trial.outcome.value}")
+    console = screen()
+    try:
+        with wiring.ledger(settings) as ledger:
+            before = ledger.trial(run.id, trial.candidate)
+            if before and before.accepted != trial.accepted:
+                with wiring.packed(settings, ledger, run):
+                    ledger.add_trial(run.id, trial)
+                console.print(f"kept in run {run.id}: {before.outcome.value} -> {trial.outcome.value}")
+    except StoreUnavailable as error:  # what was found is told still
+        console.print(f"what was found is not kept in run {run.id}: {plain(str(error))}", style="yellow")
 
 
 def require_unchanged(problem: Problem, layer: Layer) -> None:

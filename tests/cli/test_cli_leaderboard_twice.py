@@ -16,11 +16,12 @@ from stored_runs import written_run
 
 from agentgen import wiring
 from agentgen.cli.main import run
+from agentgen.errors import StoreUnavailable
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.machine import Machine
 from agentgen.records.trial import Check, Depth, Outcome, Trial
 from agentgen.store import entries
-from agentgen.store.ledger import open_ledger
+from agentgen.store.ledger import Ledger, open_ledger
 
 KERNEL = Candidate(source="# first\nclass ModelNew: ...\n", language=Language.CPP)
 HERE = cpu("a CPU")
@@ -124,6 +125,23 @@ def test_a_kernel_that_its_certificate_refuses_can_be_promoted(
     capsys.readouterr()
     assert add(monkeypatch, capsys, Judge(lambda: None))[0] == 0
     assert failures(capsys) == []
+
+
+def test_a_certificate_that_cannot_be_kept_is_told_still(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = certificate(KERNEL, machine=HERE).model_copy(update={"outcome": Outcome.CRASHED, "reasons": ("why",)})
+    with open_ledger(f"sqlite:///{home / 'results' / 'agentgen.db'}") as ledger:
+        (one,) = ledger.runs()
+        ledger.add_trial(one.id, certificate(KERNEL, machine=HERE))
+
+    def full(*_: object) -> bool:
+        raise StoreUnavailable("no space left")
+
+    monkeypatch.setattr(Ledger, "add_trial", full)
+    code, told, said = add(monkeypatch, capsys, Judge(lambda: None, refused))
+    assert (code, told["outcome"]) == (1, "CRASHED")
+    assert "is not kept in run" in said
 
 
 def failures(capsys: pytest.CaptureFixture[str]) -> list[Any]:
