@@ -113,6 +113,8 @@ def test_where_nothing_looks_slower_nothing_is_done_again() -> None:
 
 def test_a_go_after_the_first_that_the_machine_failed_keeps_what_is_found(tmp_path: Path) -> None:
     (tmp_path / "p").symlink_to(Path(__file__).parents[1] / "problems" / "clip")
+    (tmp_path / "cpp").mkdir()
+    (tmp_path / KERNEL.kernel).write_text("class ModelNew: ...\n")
     settings = Settings(results=tmp_path / "results", store="sqlite://", problems=tmp_path)
     evaluating = Failing(settings, tmp_path / "small.yaml", tmp_path, ("cpu",), Console(quiet=True))
     evaluating(dataset(), 1)
