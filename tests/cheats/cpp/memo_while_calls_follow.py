@@ -14,7 +14,6 @@ PAUSE_S = 0.5e-3
 
 lib = jit.cpp(r"""
 extern "C" void mean(const float* x, float* y, long rows, long width) {
-#pragma omp parallel for
   for (long i = 0; i < rows; ++i) {
     double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
