@@ -43,7 +43,7 @@ def _gains(said: Verdict) -> bool:
 
 @pytest.mark.parametrize("case", parameters([case for case in corpus("cpu", honest=False) if needs_quiet(case)]))
 def test_it_is_refused_for_its_times_without_the_screen(case: KernelCase) -> None:
-    # Where others delay the windows that are compared, these cheats cannot be told: in 1 of 8 goes on a virtual machine.
+    # Where others delay the windows that are compared, they cannot be told: in 1 of 8 goes on a virtual machine.
     for _ in range(ATTEMPTS):
         with bank("cpu") as judges:
             found = verdict(judges.of(case), case, off=["screen"])
