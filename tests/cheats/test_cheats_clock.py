@@ -13,6 +13,7 @@ from corpus import ask, bank, cheats_with_time, corpus, needs_quiet, parameters,
 from harness import NaiveHarness, Verdict
 
 from agentgen.scoring.cases import KernelCase
+from agentgen.scoring.verdicts import Verdict as Found
 
 pytestmark = pytest.mark.slow
 ATTEMPTS = 5
@@ -44,11 +45,14 @@ def _gains(said: Verdict) -> bool:
 @pytest.mark.parametrize("case", parameters([case for case in corpus("cpu", honest=False) if needs_quiet(case)]))
 def test_it_is_refused_for_its_times_without_the_screen(case: KernelCase) -> None:
     # Where others delay the windows that are compared, they cannot be told: in 1 of 8 goes on a virtual machine.
-    for _ in range(ATTEMPTS):
-        with bank("cpu") as judges:
-            found = verdict(judges.of(case), case, off=["screen"])
-        if not found.accepted:
-            break
+    found, goes = _judged(case), 1
+    while found.accepted and goes < ATTEMPTS:
+        found, goes = _judged(case), goes + 1
     assert not found.accepted
     assert case.expected_output
     assert found.caused_by(case.expected_output), found
+
+
+def _judged(case: KernelCase) -> Found:
+    with bank("cpu") as judges:
+        return verdict(judges.of(case), case, off=["screen"])
