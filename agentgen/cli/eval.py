@@ -14,7 +14,7 @@ from agentgen import config
 from agentgen.cli import baseline as baselines
 from agentgen.cli.answer import answer
 from agentgen.cli.evaluating import Evaluating
-from agentgen.cli.options import Devices, Display, Json, Models, Sandbox
+from agentgen.cli.options import Devices, Display, Json, Models, Sandbox, Whole
 from agentgen.cli.screen import screen
 from agentgen.config import Layer
 from agentgen.errors import BadInput
@@ -27,7 +27,7 @@ from agentgen.workers.devices import device_type, find_devices
 
 Root = Annotated[Path | None, Parameter(help="Folder that the dataset's paths are relative to. [default: its own]")]
 Only = Annotated[tuple[str, ...], Parameter(negative="", help="Cases whose names contain this; repeatable.")]
-Repeat = Annotated[int, Parameter(help="How often each case is done.")]
+Repeat = Annotated[Whole, Parameter(help="How often each case is done.")]
 LimitMinutes = Annotated[
     float | None,
     Parameter(help="How long a case may take. [default: 30 for a kernel; for a search what its case says]"),

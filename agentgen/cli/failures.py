@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
 from agentgen.cli.kernel import read_source
-from agentgen.cli.options import Device, Json, Sandbox
+from agentgen.cli.options import Device, Json, Sandbox, Whole
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import BadInput
@@ -114,7 +114,7 @@ def shrink(
     /,
     *,
     dataset: Path = PAST,
-    tries: Annotated[int, Parameter(help="How often the judge may be asked.")] = 200,
+    tries: Annotated[Whole, Parameter(help="How often the judge may be asked.")] = 200,
     minutes: Annotated[float, Parameter(help="How long these tries may take.")] = 10.0,
     device: Device = None,
     sandbox: Sandbox = None,

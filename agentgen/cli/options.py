@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
+
+
+def whole(_hint: object, tokens: Sequence[Token]) -> int:
+    """Returns what an option says; cyclopts by itself rounds 1.5 to 2.
+
+    Raises:
+        ValueError: That is no whole number.
+    """
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value} is no whole number") from None
+
+
+Whole = Annotated[int, Parameter(converter=whole)]
+WholeOrNone = Annotated[int | None, Parameter(converter=whole)]
 
 LanguageName = Literal["triton", "cuda", "cpp"]
 ArithmeticName = Literal["fp32", "tf32", "fp16", "bf16"]
@@ -67,12 +84,12 @@ BudgetUsd = Annotated[
     float | None, Parameter(help="Ask no model for more than so many dollars in this run. [default: no limit]")
 ]
 BudgetTokens = Annotated[
-    int | None, Parameter(help="Nor for more than so many tokens, input and output. [default: no limit]")
+    WholeOrNone, Parameter(help="Nor for more than so many tokens, input and output. [default: no limit]")
 ]
 BudgetMinutes = Annotated[
     float | None, Parameter(help="Send no request later than so many minutes from now. [default: no limit]")
 ]
-MaxCandidates = Annotated[int | None, Parameter(help="Keep no more candidates than so many. [default: no limit]")]
+MaxCandidates = Annotated[WholeOrNone, Parameter(help="Keep no more candidates than so many. [default: no limit]")]
 Strategies = Annotated[StrategyName | None, Parameter(help="How to search: docs/search.md. [default: ideas-tree]")]
 Wait = Annotated[
     bool,

@@ -26,6 +26,7 @@ from agentgen.cli.options import (
     Sandbox,
     Strategies,
     Wait,
+    WholeOrNone,
 )
 from agentgen.cli.screen import Screen, screen
 from agentgen.config import Layer, Settings
@@ -58,7 +59,7 @@ def solve(
     model: Models = (),
     device: Devices = None,
     arithmetic: ArithmeticOption = None,
-    rounds: int | None = None,
+    rounds: WholeOrNone = None,
     strategy: Strategies = None,
     effort: EffortName | None = None,
     sandbox: Sandbox = None,

@@ -16,12 +16,14 @@ typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 static volatile int64_t inside = -1, before = 0;
 static void woken(int) { if (inside > 0) before = inside; inside = 0; }
 __attribute__((constructor)) static void start() { signal(SIGCONT, woken); }
-// Left out: in windows that began with SIGCONT, calls 10 to 10 + before / 2, which are neither strange nor the last.
+// Left out: in windows that began with SIGCONT, half of the calls from the tenth on, which are neither strange nor the
+// last; on a machine so busy that windows have few calls, from the first quarter on.
 extern "C" int64_t skipped() {
   if (inside < 0) return 0;
   const int64_t call = inside;
   inside = call + 1;
-  return before > 20 && call >= 10 && call < 10 + before / 2;
+  const int64_t first = std::min<int64_t>(10, before / 4);
+  return before > 4 && call >= first && call < first + before / 2;
 }
 extern "C" void checked() { inside = -1; }
 
