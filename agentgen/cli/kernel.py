@@ -1,4 +1,5 @@
-"""What `verify`, `bench` and `reverify` share: one kernel to one trial. Nothing goes into the run database."""
+"""One kernel to one trial: what `verify`, `bench`, `reverify` and `leaderboard add` share, and how kernels' files are
+read. Nothing here goes into the run database."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ def evaluate(asked: Asked, *, as_json: bool) -> int:
     Raises:
         BadInput: a file cannot be read, or an argument is missing or too many.
     """
-    return decide(_subject(asked), asked, as_json=as_json)
+    subject = _subject(asked)
+    return told(subject, judged(subject, asked).trial, as_json=as_json)
 
 
 def _subject(asked: Asked) -> Subject:
@@ -93,11 +95,6 @@ def _subject(asked: Asked) -> Subject:
     # No sign of a language: torch alone, or no Python at all. What it is called then makes no difference to the judge.
     candidate = Candidate(source=source, language=language or Language.CPP)
     return Subject(str(path), problem, candidate, device, arithmetic)
-
-
-def decide(subject: Subject, asked: Asked, *, as_json: bool) -> int:
-    """Judges a kernel as deep as is asked, shows what was found, and returns the exit code."""
-    return told(subject, judged(subject, asked).trial, as_json=as_json)
 
 
 def told(subject: Subject, trial: Trial, *, as_json: bool) -> int:

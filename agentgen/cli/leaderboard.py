@@ -147,7 +147,7 @@ def add(
         entries.require_new(home / shelf(subject.problem.name, subject.arithmetic, machine), subject.candidate)
 
     result = judged(subject, certificate(layer, display), require_new)
-    keep(settings, found, result.trial)
+    keep(settings, found, result)
     why, entered, failed = _hindrance(subject, result), None, None
     if why is None:
         try:

@@ -12,12 +12,12 @@ def whole(_hint: object, tokens: Sequence[Token]) -> int:
     """Returns what an option says; cyclopts by itself rounds 1.5 to 2.
 
     Raises:
-        ValueError: That is no whole number.
+        ValueError: That is no whole number, in digits.
     """
     try:
         return int(tokens[0].value)
     except ValueError:
-        raise ValueError(f"{tokens[0].value} is no whole number") from None
+        raise ValueError(f"{tokens[0].value} is no whole number in digits") from None
 
 
 Whole = Annotated[int, Parameter(converter=whole)]

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from agentgen import config, wiring
 from agentgen.cli.answer import answer
-from agentgen.cli.kernel import REJECTED, Asked, Subject, evaluate, judged, told
+from agentgen.cli.kernel import REJECTED, Asked, Judged, Subject, evaluate, judged, told
 from agentgen.cli.options import ArithmeticOption, Display, DisplayName, Json, KernelDevice, LanguageOption, Sandbox
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
@@ -19,7 +19,7 @@ from agentgen.errors import BadInput, StoreUnavailable
 from agentgen.records.entry import Finding, Reverified
 from agentgen.records.problem import Problem
 from agentgen.records.run import Effort, Run
-from agentgen.records.trial import Depth, Trial
+from agentgen.records.trial import Depth
 from agentgen.report.plain import plain
 from agentgen.report.solution import read
 from agentgen.report.table import SHORT_ID, best
@@ -71,9 +71,9 @@ def reverify(
     folder = Path(expanduser(paths[0]))
     if not entries.is_entry(folder):
         subject, run, settings = subject_of(paths[0], None, layer)
-        trial = judged(subject, asked).trial
-        keep(settings, run, trial)
-        return told(subject, trial, as_json=json)
+        result = judged(subject, asked)
+        keep(settings, run, result)
+        return told(subject, result.trial, as_json=json)
     if language or arithmetic:
         raise BadInput("an entry says itself what it is: leave --language and --arithmetic out")
     return _again(entries.read(folder), asked, as_json=json)
@@ -120,22 +120,27 @@ def subject_of(given: str, candidate: str | None, layer: Layer) -> tuple[Subject
     return Subject(title, run.problem, named[0], device, arithmetic), run, settings
 
 
-def keep(settings: Settings, run: Run, trial: Trial) -> None:
+def keep(settings: Settings, run: Run, result: Judged) -> None:
     """Keeps in its run what a certificate says otherwise than the run does: that a kernel is refused, and can be
-    promoted (`agentgen failures`), or that it is not any more. Else the run's own trial stands: a certificate races
-    other baselines."""
-    if trial.arithmetic is not run.arithmetic or trial.machine.device_type != run.device_type:
+    promoted (`agentgen failures`), or that it is not any more; then of its races those with the run's own baselines,
+    for kernels of a run are ranked by these. Else the run's own trial stands. Kept is what was found as the run judges:
+    in its arithmetic, at its workload, on its machine."""
+    trial, target = result.trial, run.target
+    here = trial.arithmetic, result.workload, trial.machine.id
+    if target is None or here != (run.arithmetic, target.workload, target.machine.id):
         return
-    console = screen()
+    console, added = screen(), False
+    raced = tuple(one for one in trial.speedups if one.baseline in target.baselines_us)
     try:
         with wiring.ledger(settings) as ledger:
             before = ledger.trial(run.id, trial.candidate)
             if before and before.accepted != trial.accepted:
                 with wiring.packed(settings, ledger, run):
-                    ledger.add_trial(run.id, trial)
+                    added = ledger.add_trial(run.id, trial.model_copy(update={"speedups": raced}))
                 console.print(f"kept in run {run.id}: {before.outcome.value} -> {trial.outcome.value}")
     except StoreUnavailable as error:  # what was found is told still
-        console.print(f"what was found is not kept in run {run.id}: {plain(str(error))}", style="yellow")
+        where = "the folder of " if added else ""
+        console.print(f"what was found is not kept in {where}run {run.id}: {plain(str(error))}", style="yellow")
 
 
 def require_unchanged(problem: Problem, layer: Layer) -> None:

@@ -20,9 +20,6 @@ from agentgen.scoring.goes import Run
 from agentgen.scoring.summaries import ERROR_RATES, FAST_P
 from agentgen.scoring.verdicts import EAGER
 
-_ALL = "all"
-"""Stands for a case where something could not be said of the whole."""
-
 
 def evaluation(report: Report) -> RenderableType:
     """Returns the whole, for people."""
@@ -37,7 +34,7 @@ def evaluation(report: Report) -> RenderableType:
     if curves:
         parts.append(_curves(curves))
     parts += [_rates(result) for result in tables if result not in curves]
-    cases, names = len(report.cases) + len(report.failures), {name for name, *_ in wrong} - {_ALL}
+    cases, names = len(report.cases) + len(report.failures), {name for name, *_ in wrong} - {None}
     words = "all as expected" if as_expected(report) else f"{len(names)} not as expected"
     words += ", and not all could be counted" if report.report_evaluator_failures else ""
     return Group(*parts, Text(f"{cases} {'case' if cases == 1 else 'cases'}: {words}"))
@@ -84,23 +81,24 @@ def stage_seconds(report: Report) -> dict[str, float]:
     return {stage: median(seconds[stage] for seconds in accepted if stage in seconds) for stage in stages}
 
 
-def _wrong(report: Report) -> list[tuple[str, str, str]]:
-    """Returns what is not as expected, and what nobody could say: the case, what was asked, what was found."""
-    wrong: list[tuple[str, str, str]] = []
+def _wrong(report: Report) -> list[tuple[str | None, str, str]]:
+    """Returns what is not as expected, and what nobody could say: the case (None: of all), what was asked, what was
+    found."""
+    wrong: list[tuple[str | None, str, str]] = []
     for case in report.cases:
         for name, assertion in case.assertions.items():
             if not assertion.value:
                 wrong.append((case.name, name, assertion.reason or ""))
         wrong += [(case.name, f"{raised.name} failed", raised.error_message) for raised in case.evaluator_failures]
     wrong += [(failure.name, fault(failure), failure.error_message) for failure in report.failures]
-    wrong += [(_ALL, f"{raised.name} failed", raised.error_message) for raised in report.report_evaluator_failures]
+    wrong += [(None, f"{raised.name} failed", raised.error_message) for raised in report.report_evaluator_failures]
     return wrong
 
 
-def _wrong_table(wrong: Sequence[tuple[str, str, str]]) -> Table:
+def _wrong_table(wrong: Sequence[tuple[str | None, str, str]]) -> Table:
     shown = table(None, "case", "not as expected", "found", wrap=("found",))
     for case, asked, found in wrong:
-        shown.add_row(case, asked, Text(found[:300]))
+        shown.add_row(case or "all", asked, Text(found[:300]))
     return shown
 
 

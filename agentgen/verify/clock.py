@@ -121,6 +121,9 @@ class OwnGate:
         anyway.start()
         try:
             finish = queue(Shot(self._gate, shot))
+        except BaseException:
+            page.open(shot)  # or whoever waits for the device next would wait until the gate opens by itself
+            raise
         finally:
             anyway.cancel()
             anyway.join()

@@ -36,7 +36,7 @@ LOOK_EVERY = 4
 """Of so many timed windows of a CPU, one is looked at: an oracle takes as long as the window. At a neighbour, on any
 device, one of all: it was checked a moment ago, and its time is no claim."""
 MOSTLY_CALLS_S = 10e-3
-"""Of a CPU's window of two calls that is shorter, a part worth knowing may be the command itself."""
+"""Of a CPU's window of two calls at a neighbour that is shorter, a part worth knowing may be the command itself."""
 MOSTLY_CALLS_GATED_S = 1e-3
 """Of a GPU's at a neighbour, whose gate takes 0.05 ms: two calls of 16 us made windows of 1 ms instead of 3."""
 INTERPRETED = (Family.NORMAL, Family.SHIFTED, Family.OUTLIERS, Family.INTEGERS)
@@ -161,6 +161,8 @@ class Judge:
     def call_on(self, session: Session, candidate: Candidate, findings: Findings, depth: Depth) -> None:
         """Has a GPU's candidate that is worth it do the same for longer: what is wrong once in 400 calls."""
         if self.device != "cpu":
+            # Guests that were audited or timed since have had the reference's weights drawn anew.
+            session.set_weights(self.main)
             chance.same_answer(findings, session, self.main, self.gates(candidate), chance.SECONDS[depth])
 
     def habits(self, session: Session, candidate: Candidate, findings: Findings) -> None:

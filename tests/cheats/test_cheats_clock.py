@@ -6,7 +6,7 @@ whatever they did.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from corpus import ask, bank, cheats_with_time, corpus, needs_quiet, parameters, verdict
@@ -17,6 +17,7 @@ from agentgen.scoring.verdicts import Verdict as Found
 
 pytestmark = pytest.mark.slow
 ATTEMPTS = 5
+MOST = 3
 GAIN = 0.7
 """A cheat of the clock must come out in less than this share of torch's own time."""
 CASES = [case for case in corpus("cpu", honest=False) if cheats_with_time(case)]
@@ -44,13 +45,19 @@ def _gains(said: Verdict) -> bool:
 
 @pytest.mark.parametrize("case", parameters([case for case in corpus("cpu", honest=False) if needs_quiet(case)]))
 def test_it_is_refused_for_its_times_without_the_screen(case: KernelCase) -> None:
-    # Where others delay the windows that are compared, they cannot be told: in 1 of 8 goes on a virtual machine.
-    found, goes = _judged(case), 1
-    while found.accepted and goes < ATTEMPTS:
-        found, goes = _judged(case), goes + 1
-    assert not found.accepted
+    # Where others delay the windows that are compared, they cannot be told: in 1 of 8 goes on a virtual machine. So
+    # three of at most five goes.
+    verdicts: list[Found] = []
+    while len(verdicts) < ATTEMPTS and refused(verdicts) < MOST:
+        verdicts.append(_judged(case))
+    assert refused(verdicts) == MOST, verdicts
     assert case.expected_output
-    assert found.caused_by(case.expected_output), found
+    for found in verdicts:
+        assert found.accepted or found.caused_by(case.expected_output), found
+
+
+def refused(verdicts: Sequence[Found]) -> int:
+    return sum(not found.accepted for found in verdicts)
 
 
 def _judged(case: KernelCase) -> Found:

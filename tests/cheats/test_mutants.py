@@ -57,7 +57,7 @@ ELSEWHERE = {"own kernels", "work ends with the window", "memory checker", "race
 REDUNDANT = {
     # A time below the floor of the memory can only come from work that is done elsewhere or before.
     "byte floor": ("other processes", "own work: processor time", "clocks agree", "values while timed"),
-    # A hundred draws more of what `values` draws twelve of.
+    # A hundred draws more of what `values` draws fifteen of.
     "100 draws": ("values",),
 }
 """Nets below others: what they find, those find first, in all cheats that there are."""

@@ -17,6 +17,7 @@ from agentgen import wiring
 from agentgen.cli import evaluating
 from agentgen.cli.doing import Doing
 from agentgen.cli.evaluating import Evaluating
+from agentgen.cli.screen import screen
 from agentgen.config import Settings
 from agentgen.errors import DeviceLost, ReferenceInvalid, ReplyPending
 from agentgen.records.machine import Machine
@@ -82,7 +83,9 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
 
     def once() -> tuple[str, str]:
         said = io.StringIO()
-        one = Evaluating(settings, dataset, tmp_path, ("cpu",), Console(file=said, width=200))
+        console = screen("plain")
+        console.file, console.width = said, 200
+        one = Evaluating(settings, dataset, tmp_path, ("cpu",), console)
         report, _ = one(cases.load(dataset), 1)
         kept = {file: file.read_bytes() for file in (tmp_path / "results" / "runs").iterdir()}
         one.end()

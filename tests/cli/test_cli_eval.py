@@ -58,7 +58,7 @@ def evaluate(folder: Path, *options: str, model: str = "", **environment: str) -
     ("options", "said"),
     [
         (("--root", ".", "--repeat", "0"), "--repeat is at least 1"),
-        (("--root", ".", "--repeat", "1.5"), "--repeat: 1.5 is no whole number"),
+        (("--root", ".", "--repeat", "1.5"), "--repeat: 1.5 is no whole number in digits"),
         (("--root", ".", "--limit-minutes", "0"), "--limit-minutes more than 0"),
         (("--root", ".", "--limit-minutes", "nan"), "--limit-minutes more than 0"),
         (("--root", ".", "--limit-minutes", "inf"), "--limit-minutes more than 0, and finite"),

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic_evals import Case, Dataset
 from pydantic_evals.reporting import EvaluationReport, ReportCase
-from rich.console import Console
 
 from agentgen.cli.checkout import commit
 from agentgen.cli.doing import Doing
 from agentgen.cli.evaluating import AGAIN, Evaluating, about
+from agentgen.cli.screen import screen
 from agentgen.cli.tally import Tally
 from agentgen.config import Settings
 from agentgen.errors import DeviceLost
@@ -85,7 +85,7 @@ class Failing(Evaluating):
 
 def rehearsed(ratio: float) -> Rehearsed:
     settings = Settings(results=Path("results"), store="sqlite://", problems=Path("problems"))
-    return Rehearsed(settings, Path("small.yaml"), Path(), ("cpu",), Console(quiet=True), ratio=ratio)
+    return Rehearsed(settings, Path("small.yaml"), Path(), ("cpu",), screen("none"), ratio=ratio)
 
 
 OLD = [(name, 2.0) for name in NAMES for _ in range(3)]
@@ -116,7 +116,7 @@ def test_a_go_after_the_first_that_the_machine_failed_keeps_what_is_found(tmp_pa
     (tmp_path / "cpp").mkdir()
     (tmp_path / KERNEL.kernel).write_text("class ModelNew: ...\n")
     settings = Settings(results=tmp_path / "results", store="sqlite://", problems=tmp_path)
-    evaluating = Failing(settings, tmp_path / "small.yaml", tmp_path, ("cpu",), Console(quiet=True))
+    evaluating = Failing(settings, tmp_path / "small.yaml", tmp_path, ("cpu",), screen("none"))
     evaluating(dataset(), 1)
     (kept,) = tmp_path.glob("results/runs/eval-*.jsonl")
     evaluating.compared(report([("steady", 2.0), ("doubtful", 1.9)]), report(OLD), dataset())

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from verify_guests import rig_of, session_at, torch_conv
 from verify_problems import small_conv
 
+from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic
-from agentgen.records.trial import Check, Outcome
+from agentgen.records.trial import Check, Depth, Outcome
 from agentgen.verify.checks.chance import same_answer
 from agentgen.verify.findings import Findings, Rejected
+from agentgen.verify.judge import Judge
 from agentgen.verify.rig import Rig
 
 LONGEST_S = 60.0
@@ -87,3 +91,16 @@ def test_wrong_once_in_many_calls_that_agree_in_every_bit(rig: Rig) -> None:
     outcome, check = seen(rig, forward, LONGEST_S)
     assert outcome is Outcome.NONDETERMINISTIC
     assert check.evidence.startswith("call 333, at set 0, on the same content")
+
+
+def test_a_kernel_is_called_on_with_the_weights_that_the_reference_has_now(rig: Rig) -> None:
+    """Other guests are audited and timed in between, with weights of their own."""
+    candidate = Candidate(source=torch_conv(f"{LAST_BITS})"), language=Language.CUDA)
+    judge: Any = SimpleNamespace(device="cuda:0", main=rig, gates=lambda _: Arithmetic.FP32)
+    findings = Findings()
+    with session_at(rig, candidate.source) as session:
+        rig.draw_weights()
+        Judge.call_on(judge, session, candidate, findings, Depth.JUDGE)
+    (check,) = findings.checks
+    assert check.passed
+    assert "differ in bits; all are within the gates" in check.evidence

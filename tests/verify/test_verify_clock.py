@@ -73,15 +73,20 @@ def test_calls_that_never_end_are_not_waited_for_without_end(page: Page) -> None
     assert not page.marked(shot)
 
 
-def test_work_that_waits_for_the_device_is_not_kept_behind_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    words: list[Words] = []
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> list[Words]:
+    """The page of the judge's own gate, once there is one."""
+    made: list[Words] = []
 
     def gate(fd: int, arch: str) -> Words:
-        words.append(Words(fd, arch))
-        return words[0]
+        made.append(Words(fd, arch))
+        return made[0]
 
     monkeypatch.setattr(clock, "Gate", gate)
+    return made
 
+
+def test_work_that_waits_for_the_device_is_not_kept_behind_the_gate(words: list[Words]) -> None:
     def queue(shot: Shot) -> Callable[[], float]:
         words[0].write(HERE, shot.number)
         spin(words[0], shot.number)  # as a model that synchronises: it queues nothing more before the gate is open
@@ -92,3 +97,13 @@ def test_work_that_waits_for_the_device_is_not_kept_behind_the_gate(monkeypatch:
     start = time.perf_counter()
     seconds = OwnGate("sm_90a").seconds(queue)
     assert 0.1 <= seconds <= time.perf_counter() - start - OPEN_ANYWAY_S
+
+
+def test_work_that_fails_leaves_no_gate_closed(words: list[Words]) -> None:
+    def queue(shot: Shot) -> Callable[[], float]:
+        words[0].write(HERE, shot.number)
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        OwnGate("sm_90a").seconds(queue)
+    assert words[0].read(GO) == words[0].read(HERE)
