@@ -1,11 +1,13 @@
 """Settings: frozen, merged once, lowest first: defaults, `agentgen.toml`, environment, flags.
 
-The only place on the orchestrator's side that reads the environment. A layer is optional everywhere (None: inherit);
-`Settings` is complete, and is all that anybody else sees.
+The only place on the orchestrator's side that takes settings from the environment; beside it `workers.devices` reads
+CUDA_VISIBLE_DEVICES, and `workers.programs` hands the whole environment on to judges. A layer is optional everywhere
+(None: inherit); `Settings` is complete, and is all that anybody else sees.
 
     agentgen.toml, in the working folder or the nearest parent that has one:
         [agentgen]
-        model = ["gpt-oss-120b"]            # or "recorded", "mailbox", "mailbox:DIR"; "ideas=…" for one part
+        model = ["gpt-oss-120b"]            # or "recorded", "recorded:DIR", "mailbox", "mailbox:DIR";
+                                            # "ideas=…" for one part
         base_url = "http://localhost:8000/v1"
         store = "postgresql+psycopg://…"    # any SQLAlchemy URL
         problems = "my-problems"            # relative to the file

@@ -10,7 +10,7 @@ AgentgenError
 │   ├── SandboxUnavailable
 │   ├── JudgeDied
 │   │   └── JudgeHangs    it did not answer in time: not tried again at once
-│   └── StoreUnavailable
+│   └── StoreUnavailable  what is to be kept or told cannot be: in the run database, in a file, on stdout
 ├── ReferenceInvalid     the problem's own reference does not run or contradicts itself, exit 2
 ├── ProtocolError        a peer on a socket sent what is no message
 │   └── PeerClosed       it closed the socket, or died
@@ -70,7 +70,8 @@ class JudgeHangs(JudgeDied):
 
 
 class StoreUnavailable(MachineFailure):
-    """The run database cannot be opened or written."""
+    """The run database cannot be opened, read or written; or what is kept or told elsewhere cannot be: a kernel, a
+    run's file, an entry, a report, a journal, a dataset, the answer on stdout."""
 
 
 class ReferenceInvalid(AgentgenError):

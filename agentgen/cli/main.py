@@ -2,8 +2,8 @@
 
     0    done, or stopped by a cap of the run; verify, bench, reverify: the kernel was accepted
     1    verify, bench, reverify, leaderboard add: the kernel was rejected; reverify of an entry: or is slower than it
-         was; leaderboard: an entry is broken; eval: a verdict was not the one that is due; failures shrink: nothing
-         smaller fails the same way
+         was; leaderboard: an entry is broken; eval: a case was not as expected or has no verdict, with --baseline: a
+         regression; failures shrink: nothing smaller fails the same way; problems import: a problem was refused
     2    bad usage, or a machine, store, model or stdout that cannot be used: one line says what and what to do
     70   a fault in agentgen itself: the only case with a traceback
     75   a run waits for answers in its mailbox, or for its device; eval: nothing but such answers is missing

@@ -1,1 +1,2 @@
-"""What people see: the live tree, the table at the end, the findings on one kernel. Reads records, decides nothing."""
+"""What people see: the live tree, the table at the end, the findings on one kernel, evaluations and what changed
+between two, the leaderboard, a run as a page and the certified kernels as a site. Reads records, decides nothing."""
