@@ -1,5 +1,5 @@
-"""Which tests run by default, in how many processes, and why the others do not; and a browser, for those that look at
-pages."""
+"""Which tests run by default, in how many processes, and why the others do not; skips where a compiler is missing; and
+a browser, for those that look at pages."""
 
 from __future__ import annotations
 
@@ -54,6 +54,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def gpp() -> None:
+    """Skips where C++ cannot be compiled."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ on the PATH")
+
+
+@pytest.fixture(scope="session")
+def nvrtc(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Skips where CUDA source cannot be compiled."""
+    from agentgen import jit  # and with it torch, which most tests do without
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("probe")))
+        try:
+            jit.cuda('extern "C" __global__ void probe(int n) {}', arch="sm_90a")
+        except RuntimeError as error:
+            if "libnvrtc not found" not in str(error):
+                raise
+            pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,13 @@ from agentgen.config import Settings
 from agentgen.errors import BadInput, MachineFailure, ReferenceInvalid, ReplyPending
 from agentgen.models.roster import split_part
 from agentgen.records import events
-from agentgen.records.candidate import Language
+from agentgen.records.candidate import SHORT_ID, Language
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.run import Effort, Isolation, Run, RunStatus
 from agentgen.report.live.lines import waiting
 from agentgen.report.solution import Solution, read
-from agentgen.report.table import SHORT_ID, best
+from agentgen.report.table import best
 from agentgen.scoring.cases import Inputs, Solve, Subject, language_of
 from agentgen.scoring.journal import Begun, Journal, Visitor
 from agentgen.scoring.verdicts import Searched, Verdict

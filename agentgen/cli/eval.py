@@ -86,9 +86,7 @@ def evaluate(
     kept = baselines.opened(baseline, update=update_baseline, save=save, only=only, dataset=every.name or "")
     chosen = _chosen(every, dataset, only, kind, model or settings.model)
     console.meanwhile.print(f"{every.name}: {len(chosen.cases)} of {len(every.cases)} cases on {', '.join(places)}")
-    evaluating = Evaluating(
-        settings, dataset, folder, places, console, model, only, limit_minutes, fresh, console.display
-    )
+    evaluating = Evaluating(settings, dataset, folder, places, console, model, only, limit_minutes, fresh)
     report, tally = evaluating(chosen, repeat)
     console.print(evaluation(report))
     console.print(tried_again_line(again := tried_again(report)), end="")

@@ -8,16 +8,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-
 from agentgen import __version__
 from agentgen.cli.checkout import code, commit
 from agentgen.cli.doing import Doing
+from agentgen.cli.screen import Screen
 from agentgen.cli.tally import Tally
 from agentgen.config import Settings
 from agentgen.report.changes import Compared
 from agentgen.report.live.clock import clock
-from agentgen.report.live.display import Kind
 from agentgen.scoring import batch, cases, gate
 from agentgen.scoring.batch import Report
 from agentgen.scoring.benches import Bench
@@ -40,27 +38,20 @@ class Evaluating:
     folder: Path
     """That the dataset's paths are relative to."""
     places: tuple[str, ...]
-    console: Console
+    console: Screen
     models: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     limit_minutes: float | None = None
     fresh: bool = False
     """Whether what is kept of one that was killed is done again."""
-    display: Kind = "plain"
-    """How to show what goes on."""
     _journals: list[Journal] = field(default_factory=list[Journal])
     _tallies: list[Tally] = field(default_factory=list[Tally])
-
-    @property
-    def _seen(self) -> Console:
-        """Where to print what is of interest only until the end."""
-        return Console(quiet=True) if self.display == "none" else self.console
 
     def __call__(self, chosen: Cases, repeat: int, part: str = "") -> tuple[Report, Tally]:
         """Returns the report on some cases; `part` tells apart goes that are not the first."""
         journal = Journal(self._journal_file(repeat, part), self.folder)
         doing = Doing(
-            *(self.settings, self.folder, self.places, journal, self._seen),
+            *(self.settings, self.folder, self.places, journal, self.console.meanwhile),
             models=self.models,
             limit_minutes=self.limit_minutes,
         )
@@ -71,7 +62,7 @@ class Evaluating:
         if self.fresh:
             journal.clear()
         self._recall(journal, doing, chosen, repeat)
-        tally = Tally(self._seen, len(chosen.cases) * repeat)
+        tally = Tally(self.console.meanwhile, len(chosen.cases) * repeat)
         self._tallies.append(tally)
         return self._report(chosen, journal, doing, tally, repeat), tally
 
@@ -93,7 +84,7 @@ class Evaluating:
         that is said of them."""
         again = None
         if names := gate.suspects(new, old):
-            self._seen.print(f"{AGAIN} more goes at what looks slower: {', '.join(names)}", soft_wrap=True)
+            self.console.meanwhile.print(f"{AGAIN} more goes at what looks slower: {', '.join(names)}", soft_wrap=True)
             again, _ = self(cases.called(chosen, names), AGAIN, "again")
         return Compared(old, gate.compare(new, old, again), gate.least_told(new, old, again))
 
@@ -103,7 +94,7 @@ class Evaluating:
         ]
         limit_s = 60 * (self.limit_minutes or KERNEL_MINUTES)
         try:
-            with clock(self._seen, self.display) as tally.begin:
+            with clock(self.console.meanwhile, self.console.display) as tally.begin:
                 tally.say_next()
                 report = batch.evaluate(
                     chosen, benches, journal, tally.found, tally.failed, repeat=repeat, limit_s=limit_s
@@ -120,6 +111,7 @@ class Evaluating:
 
     def _recall(self, journal: Journal, doing: Doing, chosen: Cases, repeat: int) -> None:
         """Says what is known from a process that was ended, as far as it was found on this machine."""
+        seen = self.console.meanwhile
         goes = [
             journal.visitor(case.name or "", nth, case.inputs, repeat)
             for case in chosen.cases
@@ -130,17 +122,15 @@ class Evaluating:
         if not known and not begun:
             for other in sorted(journal.path.parent.glob(f"{journal.path.stem.rpartition('-')[0]}-*.jsonl")):
                 if other != journal.path:
-                    self._seen.print(f"kept by another agentgen than this, and done again: {other}", soft_wrap=True)
+                    seen.print(f"kept by another agentgen than this, and done again: {other}", soft_wrap=True)
             return
         kept = f"{len(known)} of {len(goes)} finished, {len(begun)} searches begun"
-        self._seen.print(f"kept in {journal.path}: {kept}", soft_wrap=True)
+        seen.print(f"kept in {journal.path}: {kept}", soft_wrap=True)
         # Also where nothing is left to do: further goes may have to stand beside these.
         judged = [go for go in known if (found := journal.known(go)) and found.machine]
         problems = dict.fromkeys(go.inputs.problem for go in (*judged, *begun))  # a judge was opened for each before
         if others := doing.same_machine(self.places[0], problems):
-            self._seen.print(
-                f"{others} of them were found on another machine, or with other versions, and are done again"
-            )
+            seen.print(f"{others} of them were found on another machine, or with other versions, and are done again")
 
     def _journal_file(self, repeat: int, part: str) -> Path:
         """Returns where an evaluation with these settings, by this very agentgen, is kept until it is finished."""

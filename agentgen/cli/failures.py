@@ -17,14 +17,14 @@ from agentgen.cli.options import Device, Json, Sandbox, Whole
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import BadInput
-from agentgen.records.candidate import Candidate
+from agentgen.records.candidate import SHORT_ID, Candidate
 from agentgen.records.problem import Problem
 from agentgen.records.run import Effort, Run
 from agentgen.records.trial import Trial
 from agentgen.report.failures import causes_json, causes_table
 from agentgen.scoring import cases
 from agentgen.scoring.cases import Subject, language_of
-from agentgen.scoring.failures import SHORT_ID, Failure, Refused, Unsolved, by_cause, entry_of, failures_of, models_of
+from agentgen.scoring.failures import Failure, Refused, Unsolved, by_cause, entry_of, failures_of, models_of
 from agentgen.scoring.promoted import Entry, Keys, known, problems_of, put, replace
 from agentgen.scoring.shrinking import shrink_failure
 from agentgen.scoring.verdicts import Verdict

@@ -16,13 +16,14 @@ from agentgen.cli.options import ArithmeticOption, Display, DisplayName, Json, K
 from agentgen.cli.screen import screen
 from agentgen.config import Layer, Settings
 from agentgen.errors import BadInput, StoreUnavailable
+from agentgen.records.candidate import SHORT_ID
 from agentgen.records.entry import Finding, Reverified
 from agentgen.records.problem import Problem
 from agentgen.records.run import Effort, Run
 from agentgen.records.trial import Depth
 from agentgen.report.plain import plain
 from agentgen.report.solution import read
-from agentgen.report.table import SHORT_ID, best
+from agentgen.report.table import best
 from agentgen.scoring.again import MORE_GOES, found, suspect
 from agentgen.search.tree import Tree
 from agentgen.store import entries

@@ -9,14 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from agentgen.cli.solve import WAITING
-from agentgen.errors import MachineFailure, ModelUnavailable, ReplyPending
+from agentgen.errors import ReplyPending
 from agentgen.report import figures
 from agentgen.scoring.batch import Report, as_expected
+from agentgen.scoring.faults import MAY_PASS
 from agentgen.scoring.verdicts import Verdict
 
 UNEXPECTED = 1
-_PASSING = (MachineFailure, ModelUnavailable, ReplyPending)
-"""What may be otherwise at the next attempt; anything else fails again."""
 
 
 class Tally:
@@ -45,7 +44,7 @@ class Tally:
     @property
     def may_go_on(self) -> bool:
         """Whether another attempt could find what this one did not."""
-        return any(isinstance(error, _PASSING) for error in self._failures)
+        return any(isinstance(error, MAY_PASS) for error in self._failures)
 
     def exit_code(self, report: Report) -> int:
         """Returns 0, 1, or 75 where nothing is missing but answers."""

@@ -69,52 +69,6 @@ def format_request(request: ChatRequest) -> str:
     return f"{_FENCE}\n{front}{_FENCE}\n\n{how}{_SYSTEM_HEADING}{request.system}{_PROMPT_HEADING}{request.prompt}\n"
 
 
-def parse_request(text: str, source: str) -> ChatRequest:
-    """Returns the request that `format_request` wrote as `text`.
-
-    Args:
-        text: the file's content, line ends untouched.
-        source: name of the file, for messages.
-
-    Raises:
-        BadInput: the text is no request, or its id is not that of its place in the tree.
-    """
-    header, body = _split_front_matter(text)
-    if header is None:
-        raise BadInput(f"{source} is no request: it does not start with front matter")
-    _, found, sections = body.partition(_SYSTEM_HEADING)
-    lines = sections.split("\n")
-    count = header.pop("system_lines", None)
-    claimed_id = header.pop("id", None)
-    if not found or not isinstance(count, int) or not 1 <= count <= len(lines):
-        raise BadInput(f"{source} is no request: `system_lines` and the section `# System` do not fit")
-    system = "\n".join(lines[:count])
-    rest = sections[len(system) :]
-    if not rest.startswith(_PROMPT_HEADING) or not rest.endswith("\n"):
-        raise BadInput(f"{source} is no request: the section `# Prompt` is missing or does not end with a line end")
-    prompt = rest[len(_PROMPT_HEADING) : -1]
-    try:
-        request = ChatRequest.model_validate({**header, "system": system, "prompt": prompt})
-    except ValidationError as error:
-        raise BadInput(f"{source} is no request: {_first_fault(error)}") from error
-    if claimed_id != request.id:
-        raise BadInput(f"{source} was changed: its id is {claimed_id}, its front matter makes {request.id}")
-    return request
-
-
-def read_request(path: Path) -> ChatRequest:
-    """Returns the request in a file; see `parse_request`.
-
-    Raises:
-        BadInput: also when the file cannot be read or is not UTF-8.
-    """
-    try:
-        text = path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read the request {path}: {error}") from error
-    return parse_request(text, str(path))
-
-
 def write_request(folder: Path, request: ChatRequest) -> Path:
     """Writes the request file unless there is one, and returns its path. Makes the folder.
 

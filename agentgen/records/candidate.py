@@ -9,6 +9,8 @@ from typing import Final
 from agentgen.records.base import Record, content_hash
 from agentgen.records.problem import DeviceType
 
+SHORT_ID: Final = 8
+"""Hex digits of a candidate's id that people see; 32 bits tell apart the candidates of any run."""
 _CHANGE: Final = "# Change:"
 _LONGEST: Final = 200
 """Characters of what a source says that it changed: as many as an idea's title may have."""

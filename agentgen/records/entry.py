@@ -6,7 +6,6 @@ import re
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Final
 
 from pydantic import Field, model_validator
 
@@ -16,10 +15,7 @@ from agentgen.records.idea import Became, Idea
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic, Problem
 from agentgen.records.score import Score
-from agentgen.records.trial import Depth, Speedup, Trial
-
-EAGER: Final = "eager"
-"""The baseline that every trial races."""
+from agentgen.records.trial import EAGER, Depth, Speedup, Trial
 
 
 class Step(Record):

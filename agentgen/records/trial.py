@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field, FiniteFloat, model_validator
 
 from agentgen.records.base import Record
 from agentgen.records.machine import Machine
 from agentgen.records.problem import Arithmetic
+
+EAGER: Final = "eager"
+"""The baseline that every problem has: torch without a compiler."""
 
 
 class Outcome(StrEnum):

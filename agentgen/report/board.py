@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from agentgen.records.candidate import SHORT_ID
 from agentgen.records.entry import Finding
 from agentgen.records.machine import Machine
 from agentgen.records.trial import Speedup
@@ -16,7 +17,6 @@ from agentgen.report import figures
 from agentgen.report.layout import table
 from agentgen.report.plain import markdown, plain
 from agentgen.report.standings import Board, Place, Standing
-from agentgen.report.table import SHORT_ID
 from agentgen.scoring.again import apart
 from agentgen.store.entries import Kept
 

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agentgen.records.trial import EAGER
 from agentgen.report import figures
 from agentgen.report.layout import table
 from agentgen.scoring.batch import Report, as_expected
@@ -18,7 +19,6 @@ from agentgen.scoring.evaluators import outcome
 from agentgen.scoring.faults import fault
 from agentgen.scoring.goes import Run
 from agentgen.scoring.summaries import ERROR_RATES, FAST_P
-from agentgen.scoring.verdicts import EAGER
 
 
 def evaluation(report: Report) -> RenderableType:

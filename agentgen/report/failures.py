@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from agentgen.records.candidate import SHORT_ID
 from agentgen.report.layout import table
-from agentgen.report.table import SHORT_ID, first_reason
+from agentgen.report.table import first_reason
 from agentgen.scoring.batch import Report
 from agentgen.scoring.cases import About, Solve
 from agentgen.scoring.failures import Failure, Refused

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgen.errors import StoreUnavailable
-from agentgen.records.candidate import Candidate
+from agentgen.records.candidate import SHORT_ID, Candidate
 from agentgen.records.idea import Became, Idea
 from agentgen.records.run import Capped, Run
 from agentgen.records.trial import Trial
 from agentgen.report.caps import capped_json, spent_json
 from agentgen.report.ideas import became_json
-from agentgen.report.table import SHORT_ID, best
+from agentgen.report.table import best
 from agentgen.report.trial import trial_json
 from agentgen.store.ledger import Ledger
 from agentgen.store.rows import Spent

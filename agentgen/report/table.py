@@ -11,15 +11,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentgen.records.candidate import Candidate
+from agentgen.records.candidate import SHORT_ID, Candidate
 from agentgen.records.idea import Idea
 from agentgen.records.trial import Outcome, Trial
 from agentgen.report import figures
 from agentgen.report.layout import table
-
-SHORT_ID = 8
-"""Hex digits of a candidate's id that people see; 32 bits tell apart the candidates of any run."""
-
 
 _ROOMY = 100
 """Below so many characters an idea beside its figures would be cut to nothing, and gets a table of its own."""

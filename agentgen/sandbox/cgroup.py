@@ -24,7 +24,7 @@ from pathlib import Path
 from agentgen.sandbox.hierarchies import Home, available, homes, read
 
 PROCESSES = 4096
-"""As in a jail."""
+"""Threads and processes of one guest: OpenMP on two hundred cores, and a compiler's."""
 LEAST_BYTES = 2 << 30
 TRIES = 2000
 """To remove a group, in some milliseconds more than as many."""

@@ -26,7 +26,9 @@ from docker.types import LogConfig, Mount, Ulimit
 
 from agentgen.errors import ProtocolError, SandboxUnavailable
 from agentgen.sandbox import folders
+from agentgen.sandbox.cgroup import PROCESSES
 from agentgen.sandbox.guest import view
+from agentgen.sandbox.guest.jail import NOBODY
 from agentgen.sandbox.kin import children
 from agentgen.sandbox.wire import Channel
 
@@ -35,7 +37,6 @@ PACKAGE = Path(__file__).parents[2]
 LABEL = "agentgen.judge"
 FOLDER_LABEL = "agentgen.folder"
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
-PROCESSES = 4096
 MEMORY_SHARE = 0.75
 START_S = 60.0
 _OWN = ("/sys", "/proc", "/dev")
@@ -151,7 +152,7 @@ def _image(client: Any) -> str:
 
 
 def _walls() -> dict[str, Any]:
-    user = (65534, 65534) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    user = (NOBODY, NOBODY) if os.geteuid() == 0 else (os.getuid(), os.getgid())
     return {
         "detach": True,
         "auto_remove": False,  # what it said last is wanted if it does not start

@@ -6,11 +6,16 @@ Not covered: what was mapped and is gone again; names inside a mount namespace t
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 ANONYMOUS = "[anonymous]"
 """Executable memory behind which there is no file: code that was generated at run time."""
+UNMAPPED = "[unmapped]"
+"""Where no code is mapped, or none any more."""
 _DELETED = " (deleted)"
 _ESCAPE = re.compile(r"\\(0[0-7]{2}|1[0-7]{2})")  # how the kernel writes a line break in a name
 
@@ -46,3 +51,9 @@ def executables(pid: int | str = "self") -> list[Executable]:
         start, end = fields[0].split("-")
         found.append(Executable(int(start, 16), int(end, 16), name, deleted))
     return found
+
+
+def name_at(address: int, ranges: Sequence[Executable]) -> str:
+    """Returns the name of that range, of ranges by address, which an address lies in; `UNMAPPED`: in none."""
+    index = bisect_right(ranges, address, key=attrgetter("start")) - 1
+    return ranges[index].name if index >= 0 and address < ranges[index].end else UNMAPPED

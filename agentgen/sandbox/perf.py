@@ -9,7 +9,6 @@ seccomp filter of Docker), where `Perf` raises OSError.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import ctypes
 import mmap
@@ -18,12 +17,11 @@ import platform
 import struct
 from collections import Counter
 
-from agentgen.sandbox.maps import Executable, executables
+from agentgen.sandbox.maps import executables, name_at
 
 PERIOD_NS = 2_000_000
 """Of processor time between two samples: 2-5 us each, so 0.2%."""
 ELSEWHERE = "[another process]"
-UNMAPPED = "[unmapped]"
 _PAGES = 16
 """Of a ring: 2,700 samples, 5 s of one processor."""
 _SYSCALL = {"x86_64": 298, "aarch64": 241}
@@ -61,9 +59,8 @@ class Perf:
         """Returns samples since the last call, by full path of the file that the code lies in."""
         with contextlib.suppress(OSError):  # it has just ended
             ranges = executables(self._pid)
-            starts = [one.start for one in ranges]
             return Counter(
-                _file(ip, ranges, starts) if pid == self._pid else ELSEWHERE
+                name_at(ip, ranges) if pid == self._pid else ELSEWHERE
                 for _, ring in self._rings
                 for ip, pid in _drain(ring)
             )
@@ -114,8 +111,3 @@ def _drain(ring: mmap.mmap) -> list[tuple[int, int]]:
         tail += max(length, 8)
     struct.pack_into("=Q", ring, _TAIL, head)
     return found
-
-
-def _file(ip: int, ranges: list[Executable], starts: list[int]) -> str:
-    index = bisect.bisect_right(starts, ip) - 1
-    return ranges[index].name if index >= 0 and ip < ranges[index].end else UNMAPPED

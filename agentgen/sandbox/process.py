@@ -22,11 +22,11 @@ from agentgen.errors import ProtocolError, SandboxUnavailable
 from agentgen.records.run import Isolation
 from agentgen.sandbox import cgroup, folders
 from agentgen.sandbox.forked import ProcessGuest
+from agentgen.sandbox.guest.jail import NOBODY
 from agentgen.sandbox.kin import Kin, kin_of
 from agentgen.sandbox.wire import Message, pair
 from agentgen.sandbox.zygotes import Zygote, ZygoteProcess
 
-NOBODY = 65534
 ANSWER_BYTES = 4 << 20
 """Limit of one message from a guest: parsed, JSON can take thirty times its size. 10,000 parameters take 2 MiB."""
 ZYGOTE_START_S = 120.0

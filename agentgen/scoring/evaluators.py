@@ -25,9 +25,9 @@ from typing import Any
 
 from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext
 
-from agentgen.records.trial import Outcome
+from agentgen.records.trial import EAGER, Outcome
 from agentgen.records.trial import Speedup as Race
-from agentgen.scoring.verdicts import EAGER, Verdict
+from agentgen.scoring.verdicts import Verdict
 
 Context = EvaluatorContext[Any, Verdict, Any]
 Said = Mapping[str, EvaluationReason]

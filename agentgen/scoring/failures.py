@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgen.models.mailbox import ANONYMOUS
-from agentgen.records.candidate import Candidate
+from agentgen.records.candidate import SHORT_ID, Candidate
 from agentgen.records.problem import Arithmetic, DeviceType
 from agentgen.records.run import Run, RunStatus
 from agentgen.records.trial import Depth, Outcome, Trial
@@ -21,8 +21,6 @@ from agentgen.scoring.promoted import Entry
 from agentgen.scoring.verdicts import Verdict
 from agentgen.store.ledger import Ledger
 
-SHORT_ID = 8
-"""Hex digits of a candidate's id, as people see it elsewhere."""
 _NO_FAILURE = (Outcome.PASSED, Outcome.NOT_RUN)
 
 

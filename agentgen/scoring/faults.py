@@ -21,7 +21,8 @@ _FAULTS: Final[Mapping[type[errors.AgentgenError], str]] = {
 }
 """The first that fits counts."""
 FAULTS: Final = tuple(dict.fromkeys([*_FAULTS.values(), MACHINE_FAILED]))
-_MAY_PASS: Final = (errors.MachineFailure, errors.ModelUnavailable, errors.ReplyPending)
+MAY_PASS: Final = (errors.MachineFailure, errors.ModelUnavailable, errors.ReplyPending)
+"""What may be otherwise at the next attempt; anything else fails again."""
 
 
 def fault(failure: Failure) -> str:
@@ -35,8 +36,8 @@ def waits(failure: Failure) -> bool:
 
 
 def may_pass(failure: Failure) -> bool:
-    """Whether the next attempt may come to a verdict; anything else fails again."""
-    return issubclass(_error(failure), _MAY_PASS)
+    """Whether the next attempt may come to a verdict."""
+    return issubclass(_error(failure), MAY_PASS)
 
 
 def _error(failure: Failure) -> type[BaseException]:

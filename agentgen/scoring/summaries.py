@@ -25,12 +25,12 @@ from pydantic_evals.reporting.analyses import (
     TableResult,
 )
 
-from agentgen.records.trial import Outcome
+from agentgen.records.trial import EAGER, Outcome
 from agentgen.scoring.evaluators import NO_KERNEL, REFUSED, due, outcome, outcome_due
 from agentgen.scoring.faults import FAULTS, fault
 from agentgen.scoring.metrics import FLOOR, THRESHOLDS, Go, fast_p, geomean, mean_pass_at_k
 from agentgen.scoring.rates import Rate
-from agentgen.scoring.verdicts import EAGER, Searched, Verdict
+from agentgen.scoring.verdicts import Searched, Verdict
 
 Context = ReportEvaluatorContext[Any, Verdict, Any]
 Cells = list[str | int | float | bool | None]

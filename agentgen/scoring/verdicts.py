@@ -9,9 +9,6 @@ from agentgen.records.problem import Arithmetic
 from agentgen.records.trial import Outcome, Speedup, Trial
 from agentgen.scoring.causes import plain_reason
 
-EAGER = "eager"
-"""The baseline that a problem always has."""
-
 
 class Searched(Record):
     """A run that was to solve a problem: what it took and made."""

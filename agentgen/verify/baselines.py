@@ -10,6 +10,7 @@ import torch
 
 from agentgen.records.problem import Arithmetic
 from agentgen.records.run import Effort
+from agentgen.records.trial import EAGER
 from agentgen.sandbox.guest.candidate import set_arithmetic
 from agentgen.verify.reference import Reference
 
@@ -29,7 +30,7 @@ def baselines(reference: Reference, arithmetic: Arithmetic, effort: Effort = Eff
         effort: How much to build.
     """
     set_arithmetic(arithmetic.value)
-    found: dict[str, Call] = {"eager": reference.call}
+    found: dict[str, Call] = {EAGER: reference.call}
     if reference.half:
         found["eager without autocast"] = replace(reference, half=None).call
     if effort is Effort.FULL:

@@ -144,19 +144,7 @@ def load(problem: Problem, workload: Workload, device: str, arithmetic: Arithmet
         signature = drawing.signature(module.get_inputs)
         if device == "cpu":
             _require_room(3 * sum(map(drawing.spec_bytes, signature.specs)))
-        probe = [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in signature.specs]
-        with torch.no_grad():
-            answer = _tensors(model(*signature.arguments(probe)))
-        outputs = tuple((tuple(y.shape), y.dtype) for y in answer)
-        strides = tuple(None if y.is_contiguous() or not _is_dense(y) else y.stride() for y in answer)
-        state = [(tuple(t.shape), t.dtype) for t in (*model.parameters(), *model.buffers())]
-        _require_known((*signature.specs, *outputs, *state))
-        floats = {dtype for _, dtype in (*signature.specs, *state) if dtype.is_floating_point}
-        emulated = device == "cpu" and arithmetic is Arithmetic.FP16  # a product of 4096 took over 100 s on two cores
-        half = _HALF.get(arithmetic) if floats == {torch.float32} and not emulated else None
-        if half:  # not all that runs does so under autocast
-            with torch.no_grad(), torch.autocast(torch.device(device).type, half):
-                model(*signature.arguments(probe))
+        outputs, strides, half = _probed(model, signature, device, arithmetic)
     except torch.OutOfMemoryError:
         raise
     except ReferenceInvalid as error:
@@ -171,6 +159,27 @@ def load(problem: Problem, workload: Workload, device: str, arithmetic: Arithmet
     return Reference(
         workload.name, shown, init_args, model, oracle, module.get_inputs, signature, outputs, strides, half
     )
+
+
+def _probed(
+    model: nn.Module, signature: Signature, device: str, arithmetic: Arithmetic
+) -> tuple[tuple[Spec, ...], tuple[tuple[int, ...] | None, ...], torch.dtype | None]:
+    """Calls torch's model on zeros. Returns its outputs, their strides and what autocast is to compute in, as
+    `Reference` has them."""
+    probe = signature.arguments([torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in signature.specs])
+    with torch.no_grad():
+        answer = _tensors(model(*probe))
+    outputs = tuple((tuple(y.shape), y.dtype) for y in answer)
+    strides = tuple(None if y.is_contiguous() or not _is_dense(y) else y.stride() for y in answer)
+    state = [(tuple(t.shape), t.dtype) for t in (*model.parameters(), *model.buffers())]
+    _require_known((*signature.specs, *outputs, *state))
+    floats = {dtype for _, dtype in (*signature.specs, *state) if dtype.is_floating_point}
+    emulated = device == "cpu" and arithmetic is Arithmetic.FP16  # a product of 4096 took over 100 s on two cores
+    half = _HALF.get(arithmetic) if floats == {torch.float32} and not emulated else None
+    if half:  # not all that runs does so under autocast
+        with torch.no_grad(), torch.autocast(torch.device(device).type, half):
+            model(*probe)
+    return outputs, strides, half
 
 
 def _module(problem: Problem) -> types.ModuleType:

@@ -21,10 +21,9 @@ import torch
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import OwnWork, Problem
 from agentgen.records.run import Effort
-from agentgen.records.trial import Speedup
+from agentgen.records.trial import EAGER, Speedup
 from agentgen.store.catalog import load
 from agentgen.verify.checks.audit import Audit
-from agentgen.verify.checks.neighbours import EAGER
 from agentgen.verify.draws import Family
 from agentgen.verify.findings import Findings
 from agentgen.verify.judge import Judge

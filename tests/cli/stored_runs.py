@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import made_records
+from written_requests import read_request
 
-from agentgen.models.exchange import read_request
 from agentgen.records.candidate import Candidate
 from agentgen.records.chat import ChatReply, ChatRequest, Role
 from agentgen.records.problem import Problem

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from e2e_square import HONEST, agentgen
+from written_requests import read_request
 
-from agentgen.models.exchange import read_request
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.idea import Category, Idea
 from agentgen.store.ledger import open_ledger

@@ -67,7 +67,7 @@ extern "C" __global__ void grid_size(int* out) {
 
 
 @pytest.fixture(scope="module")
-def on_gpu(nvrtc: None) -> jit.Kernels:
+def on_gpu(nvrtc: None, cache: Path) -> jit.Kernels:
     return jit.cuda(GPU)
 
 

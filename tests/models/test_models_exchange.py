@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from written_requests import parse_request, read_request
 
 from agentgen.errors import BadInput
 from agentgen.models.exchange import (
     format_request,
     parse_reply,
-    parse_request,
     read_reply,
-    read_request,
     reply_path,
     request_path,
     write_request,
@@ -49,7 +48,7 @@ def test_a_request_survives_its_file(system: str, prompt: str, problem: str, tar
         prompt=prompt,
         attempt=attempt,
     )
-    assert parse_request(format_request(request), "it") == request
+    assert parse_request(format_request(request)) == request
 
 
 def test_the_file_tells_a_person_everything(tmp_path: Path) -> None:
@@ -74,29 +73,6 @@ def test_a_request_is_written_once(tmp_path: Path) -> None:
     first = write_request(tmp_path, REQUEST)
     write_request(tmp_path, REQUEST.model_copy(update={"prompt": "Other words."}))
     assert read_request(first) == REQUEST
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "reason"),
-    [
-        ("---\n", "", "does not start with front matter"),
-        ("role: write", "role: sing", "role"),
-        ("problem: conv2d", "problem: softmax", "was changed"),
-        ("system_lines: 2", "system_lines: 900", "system_lines"),
-        ("system_lines: 2", "system_lines: 1", "# Prompt"),
-        ("# System", "# Systems", "# System"),
-    ],
-)
-def test_a_spoilt_request_is_refused(before: str, after: str, reason: str) -> None:
-    text = format_request(REQUEST).replace(before, after, 1)
-    with pytest.raises(BadInput, match=reason):
-        parse_request(text, "it")
-
-
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.request.md").write_bytes(b"---\n\xff\xfe")
-    with pytest.raises(BadInput, match=r"x\.request\.md"):
-        read_request(tmp_path / "x.request.md")
 
 
 def test_a_reply_without_front_matter_is_all_text() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import anyio
 import pytest
 from asking import ask
+from written_requests import read_request
 
 from agentgen.errors import ModelUnavailable, ReplyPending
 from agentgen.models.chat import ChatModel
-from agentgen.models.exchange import read_request, reply_path, request_path
+from agentgen.models.exchange import reply_path, request_path
 from agentgen.models.mailbox import REST_S, MailboxModel, replies, wait_for_another
 from agentgen.records.chat import ChatReply, ChatRequest, Role
 

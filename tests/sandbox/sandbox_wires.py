@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from agentgen.errors import ProtocolError
-from agentgen.sandbox.wire import Channel, close_all, pair
+from agentgen.sandbox.wire import MAX_MESSAGE_BYTES, Channel, close_all, pair
 
 ANSWER = b'{"ok":true,"state":[{"name":"w","shape":[2,3]}],"seconds":0.25,"failure":null}'
 SLACK_S = 1.5
@@ -19,7 +19,7 @@ SLACK_S = 1.5
 
 
 @contextmanager
-def connected(limit_bytes: int = 1 << 20) -> Generator[tuple[Channel, socket.socket]]:
+def connected(limit_bytes: int = MAX_MESSAGE_BYTES) -> Generator[tuple[Channel, socket.socket]]:
     """Our channel and the peer's raw socket; afterwards both are closed and no descriptor has been left."""
     before = set(os.listdir("/proc/self/fd"))
     ours, theirs = pair(limit_bytes)

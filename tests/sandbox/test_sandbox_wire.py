@@ -10,16 +10,16 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sandbox_wires import connected, frame, send_raw
 
 from agentgen.errors import PeerClosed, ProtocolError
-from agentgen.sandbox.wire import MAX_FDS, MAX_MESSAGE_BYTES, Channel, close_all, pair
+from agentgen.sandbox.wire import MAX_FDS, MAX_MESSAGE_BYTES, Channel, close_all
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -28,33 +28,12 @@ JSON = st.recursive(
 )
 
 
-@contextmanager
-def connected() -> Generator[tuple[Channel, socket.socket]]:
-    """Our channel and the peer's raw socket; afterwards both are closed and no descriptor has been left."""
-    before = set(os.listdir("/proc/self/fd"))
-    ours, theirs = pair()
-    try:
-        yield ours, theirs
-    finally:
-        ours.close()
-        theirs.close()
-    assert set(os.listdir("/proc/self/fd")) <= before  # what a test before left may just be closed
-
-
 @pytest.fixture(scope="module")
 def nothing() -> Iterator[int]:
     """A descriptor to send."""
     fd = os.open(os.devnull, os.O_RDONLY)
     yield fd
     os.close(fd)
-
-
-def frame(body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + body
-
-
-def send_raw(sock: socket.socket, data: bytes, *fds: int) -> None:
-    sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
 
 
 # ---- what is sent arrives --------------------------------------------------------------------------------------------

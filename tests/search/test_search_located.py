@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,30 +11,11 @@ from pathlib import Path
 import pytest
 from triton.compiler import CompilationError
 
-from agentgen import jit
 from agentgen.sandbox.guest import failure
 from agentgen.sandbox.guest.candidate import load_module
 from agentgen.search.located import MOST, located, raised
 
 HEAD = "import torch\nfrom agentgen import jit\n\n"
-
-
-@pytest.fixture
-def gpp() -> None:
-    """Skips where C++ cannot be compiled."""
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ on the PATH")
-
-
-@pytest.fixture
-def nvrtc() -> None:
-    """Skips where CUDA source cannot be compiled."""
-    try:
-        jit.cuda('extern "C" __global__ void probe(int n) {}', arch="sm_90a")
-    except RuntimeError as error:
-        if "libnvrtc not found" not in str(error):
-            raise
-        pytest.skip(str(error))
 
 
 def said(source: str, folder: Path) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from search_factories import ReplayJudge, make_run
 from search_script import DONE, PLAN, idea_title, ignore, script, told
+from written_requests import read_request
 
-from agentgen.models.exchange import read_request, reply_path
+from agentgen.models.exchange import reply_path
 from agentgen.models.mailbox import MailboxModel
 from agentgen.models.roster import Roster
 from agentgen.records.chat import ChatRequest, Role

@@ -96,7 +96,11 @@ def test_wrong_once_in_many_calls_that_agree_in_every_bit(rig: Rig) -> None:
 def test_a_kernel_is_called_on_with_the_weights_that_the_reference_has_now(rig: Rig) -> None:
     """Other guests are audited and timed in between, with weights of their own."""
     candidate = Candidate(source=torch_conv(f"{LAST_BITS})"), language=Language.CUDA)
-    judge: Any = SimpleNamespace(device="cuda:0", main=rig, gates=lambda _: Arithmetic.FP32)
+
+    def gates(_: Candidate) -> Arithmetic:
+        return Arithmetic.FP32
+
+    judge: Any = SimpleNamespace(device="cuda:0", main=rig, gates=gates)
     findings = Findings()
     with session_at(rig, candidate.source) as session:
         rig.draw_weights()

@@ -14,8 +14,8 @@ from verify_problems import cpp_source, edited_kernel, small_conv
 from agentgen.records.candidate import Candidate, Language
 from agentgen.records.problem import Arithmetic, Problem, Workload
 from agentgen.records.run import Effort
-from agentgen.records.trial import Check, Neighbour, Outcome
-from agentgen.verify.checks.neighbours import EAGER, Near, RaceAt, build, neighbouring_shapes
+from agentgen.records.trial import EAGER, Check, Neighbour, Outcome
+from agentgen.verify.checks.neighbours import Near, RaceAt, build, neighbouring_shapes
 from agentgen.verify.evaluation import evaluate
 from agentgen.verify.findings import Findings, Rejected
 from agentgen.verify.judge import Judge

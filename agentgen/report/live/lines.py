@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.text import Text
 
 from agentgen.records import events
+from agentgen.records.candidate import SHORT_ID
 from agentgen.records.idea import Idea
 from agentgen.report import figures
 from agentgen.report.live.tree import found
 from agentgen.report.plain import plain
-from agentgen.report.table import SHORT_ID
 
 
 class Lines:

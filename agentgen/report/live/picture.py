@@ -9,7 +9,7 @@ from typing import Final
 from rich.text import Text
 
 from agentgen.records import events
-from agentgen.records.candidate import Candidate
+from agentgen.records.candidate import SHORT_ID, Candidate
 from agentgen.records.run import Caps
 from agentgen.records.score import Score
 from agentgen.report import figures
@@ -17,7 +17,6 @@ from agentgen.report.caps import against
 from agentgen.report.live.lines import awaited, each, waiting
 from agentgen.report.live.tree import WAITS, LiveTree, row
 from agentgen.report.plain import plain
-from agentgen.report.table import SHORT_ID
 
 WAITING_FOR_DEVICE: Final = "wait for the device"
 

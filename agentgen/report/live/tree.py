@@ -12,12 +12,12 @@ from typing import Final
 
 from rich.text import Text
 
-from agentgen.records.candidate import Candidate
+from agentgen.records.candidate import SHORT_ID, Candidate
 from agentgen.records.idea import Idea
 from agentgen.records.score import Score
 from agentgen.report import figures
 from agentgen.report.plain import plain
-from agentgen.report.table import SHORT_ID, first_reason, outcome_style
+from agentgen.report.table import first_reason, outcome_style
 
 WAITS: Final = "wait"
 """The stage of a candidate that no judge has begun with."""

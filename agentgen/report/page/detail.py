@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgen.records.candidate import Candidate
+from agentgen.records.candidate import SHORT_ID, Candidate
 from agentgen.records.idea import Became, Idea
-from agentgen.records.trial import Accuracy, Speedup, Trial
+from agentgen.records.trial import EAGER, Accuracy, Speedup, Trial
 from agentgen.report import figures
 from agentgen.report.page.outcome import family
 from agentgen.report.page.text import clip, visible
 from agentgen.report.page.tree import ROOT, candidate_key, headline, idea_key, lay_out
 from agentgen.report.solution import Solution
-from agentgen.report.table import SHORT_ID, first_reason
+from agentgen.report.table import first_reason
 
 LONGEST_SOURCE = 200_000
 """Characters of a source that the page carries; kernels have a tenth."""
@@ -113,8 +113,27 @@ def _found(trial: Trial) -> dict[str, object]:
     }
 
 
-def over(one: Speedup) -> tuple[str, str, str]:
-    """Returns name, figure and small print of a speedup."""
+def tiles(trial: Trial, named: str, bound: str) -> list[tuple[str, str, str]]:
+    """Returns name, figure and small print of what one wants to know first of a kernel that was timed.
+
+    Args:
+        trial: of it.
+        named: what its time is called.
+        bound: small print beside the roofline.
+    """
+    found: list[tuple[str, str, str]] = []
+    if trial.timing:
+        quartiles = f"quartiles {figures.time(trial.timing.low_us)} to {figures.time(trial.timing.high_us)}"
+        found.append((named, figures.time(trial.timing.median_us), quartiles))
+    # The best baseline, and eager torch where that is another.
+    found += [_over(one) for n, one in enumerate(trial.speedups) if n == 0 or one.baseline == EAGER]
+    found.append(("of the roofline", figures.percent(trial.roofline_fraction), bound))
+    if near := trial.worst_neighbour:
+        found.append(("at its worst neighbour", f"{near.speedup.ratio:.2f}×", f"over eager at {near.workload}"))
+    return found
+
+
+def _over(one: Speedup) -> tuple[str, str, str]:
     interval = f"95%: {one.low:.2f} to {one.high:.2f}"
     return f"over {one.baseline}", f"{one.ratio:.2f}×", interval if one.faster else f"{interval}, not beyond doubt"
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from agentgen.records.candidate import SHORT_ID
 from agentgen.records.idea import Became
-from agentgen.records.trial import Speedup, Trial
+from agentgen.records.trial import Trial
 from agentgen.report import figures
 from agentgen.report.page import charts, costs, detail, frame, packing, story, tree
 from agentgen.report.page.times import times
 from agentgen.report.solution import Solution
-from agentgen.report.table import SHORT_ID, best, verdict
+from agentgen.report.table import best, verdict
 from agentgen.store.rows import Letter
 
 _STYLES: Final = ("base.css", "page.css")
@@ -59,18 +60,10 @@ def render(
 
 def _tiles(solution: Solution, top: Trial | None) -> list[tuple[str, str, str]]:
     """Returns name, figure and small print of what one wants to know first."""
+    bound = solution.run.target.bound_us if solution.run.target else None
+    found = detail.tiles(top, "best kernel", f"bound {figures.time(bound)}") if top else []
     accepted = sum(trial.accepted for trial in solution.evaluated)
     waiting = len(solution.candidates) - len(solution.evaluated)
-    found: list[tuple[str, str, str]] = []
-    if top and top.timing:
-        quartiles = f"{figures.time(top.timing.low_us)} to {figures.time(top.timing.high_us)}"
-        found.append(("best kernel", figures.time(top.timing.median_us), f"quartiles {quartiles}"))
-        found += [detail.over(one) for one in _raced(top)]
-        bound = solution.run.target.bound_us if solution.run.target else None
-        found.append(("of the roofline", figures.percent(top.roofline_fraction), f"bound {figures.time(bound)}"))
-    if top and top.worst_neighbour:
-        near = top.worst_neighbour
-        found.append(("at its worst neighbour", f"{near.speedup.ratio:.2f}×", f"over eager at {near.workload}"))
     small = f"{waiting} more not judged yet" if waiting else f"from {len(solution.ideas)} ideas"
     found.append(("accepted", f"{accepted} of {len(solution.evaluated)}", small))
     spent = solution.spent
@@ -78,8 +71,3 @@ def _tiles(solution: Solution, top: Trial | None) -> list[tuple[str, str, str]]:
     usd = figures.NOT_MEASURED if spent.cost_usd is None else f"${spent.cost_usd:,.2f}"
     found.append(("for the models", usd, f"{spent.requests} answers, {tokens}"))
     return found
-
-
-def _raced(top: Trial) -> list[Speedup]:
-    """The best baseline, and eager torch where that is another."""
-    return [one for n, one in enumerate(top.speedups) if n == 0 or one.baseline == "eager"]

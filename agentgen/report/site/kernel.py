@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from agentgen.records.candidate import SHORT_ID
 from agentgen.records.entry import Entry, Finding, Reverified
 from agentgen.records.machine import Machine
 from agentgen.report import figures
@@ -15,7 +16,6 @@ from agentgen.report.page import detail, story
 from agentgen.report.page.frame import Frame, safe_json
 from agentgen.report.site import spans
 from agentgen.report.standings import Board, Place
-from agentgen.report.table import SHORT_ID
 from agentgen.store.entries import Kept
 
 _WORDS = {True: ("ok", "ok"), False: ("FAILED", "bad"), None: ("–", "none")}
@@ -68,18 +68,8 @@ def page(frame: Frame, board: Board, place: Place, source_file: str) -> str:
 
 def _tiles(entry: Entry, kept: Kept) -> list[tuple[str, str, str]]:
     """Returns name, figure and small print of what one wants to know first."""
-    trial, near = entry.trial, entry.trial.worst_neighbour
-    found: list[tuple[str, str, str]] = []
-    if trial.timing:
-        quartiles = f"quartiles {figures.time(trial.timing.low_us)} to {figures.time(trial.timing.high_us)}"
-        found.append(("median", figures.time(trial.timing.median_us), quartiles))
-    if trial.speedup:
-        found.append(detail.over(trial.speedup))
-    if entry.over_eager and entry.over_eager != trial.speedup:
-        found.append(detail.over(entry.over_eager))
-    found.append(("of the roofline", figures.percent(trial.roofline_fraction), "bound / measured"))
-    if near:
-        found.append(("at its worst neighbour", f"{near.speedup.ratio:.2f}×", f"over eager at {near.workload}"))
+    trial = entry.trial
+    found = detail.tiles(trial, "median", "bound / measured")
     reached = trial.accuracy_class.value if trial.accuracy_class else "none"
     found.append(("accuracy class", reached, f"asked for: {trial.arithmetic.value}"))
     last = kept.again[-1] if kept.again else None

@@ -20,15 +20,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from agentgen.errors import ProtocolError
+from agentgen.sandbox.cgroup import PROCESSES
 from agentgen.sandbox.guest import view
 from agentgen.sandbox.guest.landlock import write_only_below
 from agentgen.sandbox.guest.seccomp import refuse_system_calls
 from agentgen.sandbox.wire import Channel
 
 NOBODY = 65534
-PROCESSES = 4096
-"""Threads and processes of one guest: OpenMP on two hundred cores, and a compiler's."""
-
 BUILD_S = 10.0
 """For one step of building it, which takes some milliseconds."""
 

@@ -12,19 +12,16 @@ C++ compiler, where nothing is sampled.
 
 from __future__ import annotations
 
-import bisect
 import ctypes
 import functools
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from agentgen import jit
-from agentgen.sandbox.maps import Executable, executables
+from agentgen.sandbox.maps import executables, name_at
 
 INTERVAL_US = 1000
-UNMAPPED = "[unmapped]"
-"""Code that was no longer mapped when the block ended."""
 FUNCTIONS = frozenset({"sampler_start", "sampler_stop"})
 """What `jit.builds()` lists of this module: no kernels of a candidate."""
 _CAPACITY = 1 << 16
@@ -124,15 +121,5 @@ def sampling(record: bool, interval_us: int = INTERVAL_US) -> Generator[dict[str
         yield seen
     finally:
         count = library.sampler_stop(ctypes.addressof(buffer))
-        seen.update(_by_file(buffer[:count], executables()))
-
-
-def _by_file(places: Iterable[int], ranges: list[Executable]) -> Counter[str]:
-    """Counts addresses by the range they lie in."""
-    starts = [executable.start for executable in ranges]
-    files: Counter[str] = Counter()
-    for place in places:
-        index = bisect.bisect_right(starts, place) - 1
-        inside = index >= 0 and place < ranges[index].end
-        files[ranges[index].name if inside else UNMAPPED] += 1
-    return files
+        ranges = executables()
+        seen.update(Counter(name_at(place, ranges) for place in buffer[:count]))

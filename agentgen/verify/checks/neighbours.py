@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from agentgen.records.problem import Arithmetic, Problem
-from agentgen.records.trial import Neighbour
+from agentgen.records.trial import EAGER, Neighbour
 from agentgen.sandbox.guest.memory import NoDeviceMemory
 from agentgen.verify import reference as references
 from agentgen.verify.baselines import Call, baselines
@@ -20,7 +20,6 @@ from agentgen.verify.session import Session
 from agentgen.verify.stopwatch import Stopwatch
 from agentgen.verify.timing import Race, speedup
 
-EAGER = "eager"
 FAMILIES = (Family.NORMAL, Family.OUTLIERS)
 """The second has zeros, ordinary and large values at once: a path for other shapes may be wrong on any of them."""
 
