@@ -339,7 +339,7 @@ def test_one_that_wakes_itself_is_seen_to_work(guest: ProcessGuest) -> None:
         guest.pause()
         time.sleep(0.1)
         guest.resume()
-    assert guest.stopped().worked_s >= 0.02, "of 0.3 s, on a machine that others use; a tick is 0.01 s"
+    assert guest.stopped().worked_s > 0.015, "of 0.3 s, on a machine that others use; a tick is 0.01 s"
 
 
 def test_a_paused_guest_can_be_killed(sandbox: ProcessSandbox) -> None:
