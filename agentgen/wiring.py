@@ -1,9 +1,4 @@
-"""Joins settings to concrete parts: problems, models, the run database, and the judge of a run or of a kernel.
-
-Only here are models made, judges of kernels, and the run database opened. What else a command needs of the judges'
-programs it names itself: `cli.doing` keeps `Programs` between the cases of an evaluation, `cli.problems` asks an
-`Inspector`, `cli.doctor` and `cli.verify` call functions of `workers.local`.
-"""
+"""Joins settings to concrete parts: problems, models, the run database, and the judge of a run or of a kernel."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The judge of one problem on one device: what it holds from candidate to candidate, and its stages. `evaluation` leads
-a candidate through them."""
+"""The judge of one problem on one device: what it holds between candidates, and the stages that `evaluation` asks for."""
 
 from __future__ import annotations
 
