@@ -1,4 +1,4 @@
-"""The judge of one problem on one device: what it holds between candidates, and the stages that `evaluation` asks for."""
+"""The judge of one problem on one device: what it holds between candidates, and the stages of `evaluation`."""
 
 from __future__ import annotations
 
